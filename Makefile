@@ -1,0 +1,46 @@
+# Two commands: `make train` runs the main job, `make test` passes every test. Both set up .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: train test check lint types imports docs test-slow clean
+
+train: $(VENV)/.installed
+	$(BIN)/gemax reproduce fig1 --out runs/fig1
+
+test: check
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow --numprocesses=0 --timeout=3600
+
+check: lint types imports docs
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/basedpyright --level error
+
+imports: $(VENV)/.installed-dev
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build
+
+clean:
+	rm -rf $(VENV) docs/_build
+
+# What a user installs, and what is needed to work on it. A changed pin installs anew.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP_INSTALL) --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP_INSTALL) --editable ".[test,check]"
+	touch $@
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,116 @@
+"""Expectations: over the states of a batch, and over the negatives x' that each state is contrasted with.
+
+The objective needs two numbers of the negatives of a state x, `E[k(x, x')]` and `E[k(x, x') g(x')]`. Either
+every state of the other batch is a negative (exact: no sampling noise, and cheaper than it looks, a matrix
+product with a histogram), or a few are drawn (sampled: `n_neg` of the paper).
+"""
+
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gemax.core.checks import check_same_shape, check_similarity, check_weight
+from gemax.core.similarity import exponential_product
+from gemax.types import Weight
+
+OtherWeight: TypeAlias = Float[Array, " M"] | Bool[Array, " M"]
+"""As `Weight`, for the M states of the other batch."""
+
+
+class Contrast(NamedTuple):
+    """What the negatives x' say about each state x."""
+
+    similarity: Float[Array, " N"]
+    """`E[k(x, x')]`: the similarity profile of the negatives, seen from x."""
+    similarity_g: Float[Array, " N"]
+    """`E[k(x, x') g(x')^(2-α)]`; α = 1 for Shannon. See `objective.g_power`."""
+
+
+def mean(values: Float[Array, " N"], weight: Weight | None = None) -> Float[Array, ""]:
+    """The average of the values, weighted. A weight that is zero everywhere gives zero, never NaN."""
+    if weight is None:
+        return jnp.mean(values)
+    check_same_shape(values=values, weight=weight)
+    check_weight(weight)
+    # Masked values may be anything, infinity included: cut them before the product.
+    return jnp.sum(jnp.where(weight > 0, values, 0.0) * probability_of(weight))
+
+
+def probability_of(weight: Weight) -> Float[Array, " N"]:
+    """Weights, scaled to sum to one; all zero where there is none."""
+    weight = weight.astype(float)
+    return weight / jnp.maximum(jnp.sum(weight), jnp.finfo(weight.dtype).tiny)
+
+
+def exact_contrast(
+    similarity: Float[Array, "N M"], g_power: Float[Array, " M"], weight: OtherWeight | None = None
+) -> Contrast:
+    """The expectation over all M states of the other batch, each weighted by how often it was visited.
+
+    With K the similarity matrix and h the histogram: `E[k(x, x')] = K h` and `E[k(x, x') g(x')] = K (h·g)`.
+    """
+    _check_negatives(similarity.shape[1], g_power, weight)
+    check_similarity(similarity)
+    return _contrast(similarity @ _columns(g_power, weight))
+
+
+def exact_contrast_of_points(
+    points: Float[Array, "N D"],
+    others: Float[Array, "M D"],
+    g_power: Float[Array, " M"],
+    weight: OtherWeight | None = None,
+    *,
+    similarity_scale: float = 1.0,
+) -> Contrast:
+    """`exact_contrast` for the exponential similarity of points, without ever holding the N × M matrix."""
+    _check_negatives(others.shape[0], g_power, weight)
+    return _contrast(exponential_product(points, others, _columns(g_power, weight), scale=similarity_scale))
+
+
+def sampled_contrast(
+    similarity: Float[Array, "N n_neg"],
+    g_power: Float[Array, "N n_neg"],
+    mask: Bool[Array, "N n_neg"] | None = None,
+) -> Contrast:
+    """The average over the negatives that were drawn for each state, `alg:taco`."""
+    check_same_shape(similarity=similarity, g_power=g_power, mask=mask)
+    check_similarity(similarity)
+    if mask is None:
+        mask = jnp.ones(similarity.shape, bool)
+    check_weight(mask.any(axis=0), "mask")
+    share = mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1)
+    similarity = jnp.where(mask, similarity, 0.0)
+    return Contrast(
+        similarity=jnp.sum(similarity * share, axis=1),
+        similarity_g=jnp.sum(similarity * jnp.where(mask, g_power, 0.0) * share, axis=1),
+    )
+
+
+def sample_negatives(
+    key: PRNGKeyArray, weight: OtherWeight, num_states: int, num_negatives: int
+) -> Int[Array, "num_states num_negatives"]:
+    """Draws, for each state, the indices of its negatives in the other batch, with replacement."""
+    check_weight(weight)
+    return jax.random.choice(key, weight.shape[0], (num_states, num_negatives), p=probability_of(weight))
+
+
+def _check_negatives(num_negatives: int, g_power: Float[Array, " M"], weight: OtherWeight | None) -> None:
+    if g_power.shape[0] != num_negatives:
+        raise ValueError(
+            f"g_power must have one entry for each of {num_negatives} negatives; got {g_power.shape}."
+        )
+    check_same_shape(g_power=g_power, weight=weight)
+    check_weight(weight)
+
+
+def _columns(g_power: Float[Array, " M"], weight: OtherWeight | None) -> Float[Array, "M 2"]:
+    if weight is None:
+        weight = jnp.ones(g_power.shape)
+    probability = probability_of(weight)
+    return jnp.stack([probability, jnp.where(probability > 0, probability * g_power, 0.0)], axis=1)
+
+
+def _contrast(columns: Float[Array, "N 2"]) -> Contrast:
+    return Contrast(similarity=columns[:, 0], similarity_g=columns[:, 1])

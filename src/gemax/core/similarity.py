@@ -1,0 +1,110 @@
+"""Similarities k(x, x') in [0, 1], and the similarity profile p_k.
+
+`exponential_similarity` is a fixed kernel when it is given states, and the learned one when it is given their
+embeddings f(x). Distances are what goes wrong here: `√` has no gradient at zero, and distances by matrix
+product are not zero between identical states, which an embedding trained to spread out exploits without limit.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from gemax.core.checks import check_positive, check_similarity
+
+ROWS_BY_SUBTRACTION = 256
+"""Up to this many points on either side, distances are taken by subtraction, which is exact."""
+
+ENTRIES_AT_ONCE = 2**22
+"""How many entries of a similarity matrix `exponential_product` holds at a time (16 MB in float32)."""
+
+
+def indicator_similarity(states: Int[Array, " N"], others: Int[Array, " M"]) -> Float[Array, "N M"]:
+    """1 where two states have the same index, 0 elsewhere: the entropy is then Shannon's."""
+    return (states[:, None] == others[None, :]).astype(float)
+
+
+def exponential_similarity(
+    points: Float[Array, "N D"], others: Float[Array, "M D"], *, scale: float = 1.0
+) -> Float[Array, "N M"]:
+    """`k(x, x') = exp(-c ‖x - x'‖)` for all pairs, `sec:similarity`. The scale c is `similarity_scale`."""
+    check_positive("scale", scale)
+    return jnp.exp(-scale * distances(points, others))
+
+
+def exponential_similarity_of_pairs(
+    points: Float[Array, "N D"], others: Float[Array, "N n_neg D"], *, scale: float = 1.0
+) -> Float[Array, "N n_neg"]:
+    """The same, between each point and the negatives that were drawn for it."""
+    check_positive("scale", scale)
+    squared = jnp.sum((points[:, None, :] - others) ** 2, axis=-1)
+    return jnp.exp(-scale * safe_root(squared))
+
+
+def similarity_profile(
+    similarity: Float[Array, "N M"], probability: Float[Array, " M"]
+) -> Float[Array, " N"]:
+    """The probability of a state, smoothed by the similarity: `p_k(x) = E[k(x, x')]`."""
+    check_similarity(similarity)
+    if similarity.shape[1] != probability.shape[0]:
+        raise ValueError(
+            f"similarity must have a column for each of {probability.shape[0]} states of probability; "
+            f"got shape {similarity.shape}."
+        )
+    return similarity @ probability
+
+
+def exponential_product(
+    points: Float[Array, "N D"],
+    others: Float[Array, "M D"],
+    columns: Float[Array, "M C"],
+    *,
+    scale: float = 1.0,
+) -> Float[Array, "N C"]:
+    """The similarity matrix times some columns, in blocks of rows: memory stays bounded, also for gradients."""
+    check_positive("scale", scale)
+    num_rows = max(1, ENTRIES_AT_ONCE // max(1, others.shape[0]))
+    if points.shape[0] <= num_rows:
+        return exponential_similarity(points, others, scale=scale) @ columns
+    centre = _centre(points, others)
+
+    @jax.checkpoint
+    def row(point: Float[Array, " D"]) -> Float[Array, " C"]:
+        squared = _squared_distances_by_product(point[None] - centre, others - centre)
+        return (jnp.exp(-scale * safe_root(squared)) @ columns)[0]
+
+    return jax.lax.map(row, points, batch_size=num_rows)
+
+
+def distances(points: Float[Array, "N D"], others: Float[Array, "M D"]) -> Float[Array, "N M"]:
+    """Euclidean distances of all pairs; exactly zero, with gradient zero, between identical points."""
+    if max(points.shape[0], others.shape[0]) <= ROWS_BY_SUBTRACTION:
+        return safe_root(jnp.sum((points[:, None, :] - others[None, :, :]) ** 2, axis=-1))
+    centre = _centre(points, others)
+    return safe_root(_squared_distances_by_product(points - centre, others - centre))
+
+
+def safe_root(squared: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """`√`, with gradient 0 at 0. The inner `where` keeps the infinite slope out of the chain rule."""
+    positive = squared > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
+
+
+def _centre(points: Float[Array, "N D"], others: Float[Array, "M D"]) -> Float[Array, "1 D"]:
+    # Distances do not see a shift, rounding does: near the origin the products below are at their smallest.
+    means = jnp.mean(points, axis=0, keepdims=True) + jnp.mean(others, axis=0, keepdims=True)
+    return jax.lax.stop_gradient(0.5 * means)
+
+
+def _squared_distances_by_product(
+    points: Float[Array, "N D"], others: Float[Array, "M D"]
+) -> Float[Array, "N M"]:
+    """‖a‖² + ‖b‖² - 2 a·b, where what its own rounding error may have made counts as zero.
+
+    Sums of D products err by up to D · eps / 2 of the sum of their sizes, whatever the order of summation. Only
+    this bound makes identical points meet for certain: with one eps, a seventh of them stay apart at D = 256.
+    """
+    squared_norms = jnp.sum(points**2, axis=-1)[:, None] + jnp.sum(others**2, axis=-1)[None, :]
+    product = jnp.matmul(points, others.T, precision=jax.lax.Precision.HIGHEST)
+    squared = squared_norms - 2.0 * product
+    rounding = points.shape[1] * jnp.finfo(points.dtype).eps * squared_norms
+    return jnp.where(squared > rounding, squared, 0.0)

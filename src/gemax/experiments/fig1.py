@@ -1,0 +1,265 @@
+"""Figure 1: what g learns of a distribution with two humps, under a fixed and under a learned similarity.
+
+Claim: with a fixed similarity g learns the distribution, whether it is discrete or continuous. A similarity that
+is learned from the objective alone also works in the discrete case, but in the continuous one it flattens the
+distribution out: this is why the adjacency regulariser is needed.
+
+`sec:similarity`, `tab:gaussianhyper`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+from matplotlib.figure import Figure
+
+from gemax.core.encoding import soft_one_hot
+from gemax.core.expectation import sample_negatives
+from gemax.core.objective import embedding_penalty, gem_objective, log_g_of
+from gemax.core.similarity import exponential_similarity, exponential_similarity_of_pairs, similarity_profile
+from gemax.experiments.claims import Claim
+from gemax.experiments.statistics import mean_and_interval
+from gemax.networks import mlp
+from gemax.runs.files import write_figure, write_json
+from gemax.runs.provenance import provenance
+
+SMALLEST, LARGEST = 0.0, 30.0
+"""The support of the distribution, and m_min and m_max of `alg:soft1h`."""
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """`tab:gaussianhyper`, to the letter."""
+
+    batch_size: int = 256
+    """States in each of the two minibatches of `alg:taco`."""
+    num_negatives: int = 8
+    """n_neg."""
+    regularisation: float = 1e-6
+    """w_reg, against an embedding that drifts."""
+    num_buckets: int = 30
+    """n_bucket of the soft one-hot."""
+    hidden_size: int = 128
+    embedding_size: int = 64
+    training_steps: int = 1000
+    learning_rate: float = 1e-3
+    adam_beta1: float = 0.0
+    adam_beta2: float = 0.95
+    fixed_similarity_scale: float = 2.0
+    """c with f the identity."""
+    learned_similarity_scale: float = 1.0
+    """c with f trained."""
+
+
+class Setting(NamedTuple):
+    """One of the four panels' curves."""
+
+    is_discrete: bool
+    is_learned: bool
+
+    @property
+    def name(self) -> str:
+        """For files and tables."""
+        return (
+            f"{'discrete' if self.is_discrete else 'continuous'}-{'learned' if self.is_learned else 'fixed'}"
+        )
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return self.name.replace("-", " distribution, ") + " similarity"
+
+
+SETTINGS = tuple(
+    Setting(is_discrete, is_learned) for is_discrete in (True, False) for is_learned in (False, True)
+)
+
+
+class Outcome(NamedTuple):
+    """What was learned in one setting, a row a seed, beside the truth."""
+
+    setting: Setting
+    points: Float[np.ndarray, " points"]
+    learned: Float[np.ndarray, "seeds points"]
+    truth: Float[np.ndarray, " points"]
+    smoothed_truth: Float[np.ndarray, " points"]
+    """The truth as the fixed similarity sees it: its similarity profile."""
+
+
+def density(x: Float[Array, " N"]) -> Float[Array, " N"]:
+    """The mixture of two truncated normals, up to a factor: three tenths in the left hump, the rest in the right."""
+    standard = 8.0 / LARGEST * x - 4.0
+    left = jnp.where(standard < 0, 0.3 * jnp.exp(-0.5 * (standard + 2.0) ** 2), 0.0)
+    right = jnp.where(standard >= 0, 0.7 * jnp.exp(-0.5 * (standard - 2.0) ** 2), 0.0)
+    return left + right
+
+
+def support(setting: Setting) -> Float[Array, " points"]:
+    """The 30 points of the discrete distribution; the middles of 300 equal cells for the continuous one."""
+    if setting.is_discrete:
+        return jnp.linspace(SMALLEST, LARGEST, 30)
+    return SMALLEST + (LARGEST - SMALLEST) * (jnp.arange(300) + 0.5) / 300
+
+
+def true_probability(setting: Setting) -> Float[Array, " points"]:
+    """The distribution that the states are drawn from, on its support."""
+    weight = density(support(setting))
+    return weight / weight.sum()
+
+
+def draw(setting: Setting, key: PRNGKeyArray, num_states: int) -> Float[Array, " num_states"]:
+    """States drawn from the distribution."""
+    if setting.is_discrete:
+        return jax.random.choice(key, support(setting), (num_states,), p=true_probability(setting))
+    hump_key, normal_key = jax.random.split(key)
+    middle = jnp.where(jax.random.uniform(hump_key, (num_states,)) < 0.3, -2.0, 2.0)
+    normal = jax.random.truncated_normal(normal_key, -2.0, 2.0, (num_states,))
+    return LARGEST / 8.0 * (normal + middle + 4.0)
+
+
+def learn(setting: Setting, hyper: Hyperparameters, key: PRNGKeyArray) -> Float[Array, " points"]:
+    """Trains g, and f where the similarity is learned; gives p ∝ 1 / g on the support."""
+    g_network = mlp((hyper.hidden_size, hyper.hidden_size, 1))
+    f_network = mlp((hyper.hidden_size, hyper.hidden_size, hyper.embedding_size))
+    optimiser = optax.adam(hyper.learning_rate, b1=hyper.adam_beta1, b2=hyper.adam_beta2)
+    scale = hyper.learned_similarity_scale if setting.is_learned else hyper.fixed_similarity_scale
+
+    def encode(x: Float[Array, " N"]) -> Float[Array, "N buckets"]:
+        return soft_one_hot(x, hyper.num_buckets, SMALLEST, LARGEST)
+
+    def log_g(parameters, x: Float[Array, " N"]) -> Float[Array, " N"]:
+        return log_g_of(g_network.apply(parameters["g"], encode(x))[:, 0])
+
+    def embed(parameters, x: Float[Array, " N"]) -> Float[Array, "N D"]:
+        return f_network.apply(parameters["f"], encode(x)) if setting.is_learned else x[:, None]
+
+    def loss(parameters, states, others, negatives_key) -> Float[Array, ""]:
+        embedding = embed(parameters, states)
+        drawn = sample_negatives(negatives_key, jnp.ones(others.shape), states.shape[0], hyper.num_negatives)
+        similarity = exponential_similarity_of_pairs(embedding, embed(parameters, others)[drawn], scale=scale)
+        objective = gem_objective(log_g(parameters, states), similarity.mean(axis=1))
+        penalty = embedding_penalty(embedding) if setting.is_learned else 0.0
+        return -objective + hyper.regularisation * penalty
+
+    def update(carry, key: PRNGKeyArray):
+        parameters, optimiser_state = carry
+        states_key, others_key, negatives_key = jax.random.split(key, 3)
+        states = draw(setting, states_key, hyper.batch_size)
+        others = draw(setting, others_key, hyper.batch_size)
+        gradient = jax.grad(loss)(parameters, states, others, negatives_key)
+        updates, optimiser_state = optimiser.update(gradient, optimiser_state)
+        return (optax.apply_updates(parameters, updates), optimiser_state), None
+
+    g_key, f_key, training_key = jax.random.split(key, 3)
+    inputs = encode(support(setting))
+    parameters = {"g": g_network.init(g_key, inputs), "f": f_network.init(f_key, inputs)}
+    keys = jax.random.split(training_key, hyper.training_steps)
+    (parameters, _), _ = jax.lax.scan(update, (parameters, optimiser.init(parameters)), keys)
+    inverse_g = jnp.exp(-log_g(parameters, support(setting)))
+    return inverse_g / inverse_g.sum()
+
+
+def run(setting: Setting, num_seeds: int, hyper: Hyperparameters) -> Outcome:
+    """All seeds of one setting, in one compiled call."""
+    keys = jax.random.split(jax.random.key(0), num_seeds)
+    learned = jax.jit(jax.vmap(partial(learn, setting, hyper)))(keys)
+    points, truth = support(setting), true_probability(setting)
+    similarity = exponential_similarity(points[:, None], points[:, None], scale=hyper.fixed_similarity_scale)
+    smoothed = similarity_profile(similarity, truth)
+    arrays = (points, learned, truth, smoothed / smoothed.sum())
+    return Outcome(setting, *(np.asarray(array, np.float64) for array in arrays))
+
+
+def total_variation(p: Float[np.ndarray, "*seeds points"], q: Float[np.ndarray, " points"]) -> np.ndarray:
+    """Half the summed difference of two distributions: 0 if equal, 1 if disjoint."""
+    return np.asarray(0.5 * np.abs(p - q).sum(axis=-1))
+
+
+def claim_of(outcome: Outcome) -> Claim:
+    """Whether the figure shows in this setting what the paper says, for every seed, and by how much."""
+    uniform = np.full_like(outcome.truth, 1.0 / len(outcome.truth))
+    to_truth = total_variation(outcome.learned, outcome.truth)
+    to_smoothed = total_variation(outcome.learned, outcome.smoothed_truth)
+    to_uniform = total_variation(outcome.learned, uniform)
+    setting = outcome.setting
+    if setting.is_learned and not setting.is_discrete:
+        words, holds = "nearer to the uniform than to the truth", to_uniform < to_truth
+    elif setting.is_discrete:
+        words, holds = "within total variation 0.1 of the truth", to_truth <= 0.1
+    else:
+        words, holds = "within total variation 0.1 of the truth smoothed by the kernel", to_smoothed <= 0.1
+    return Claim(
+        id=f"fig1-{setting.name}",
+        figure="fig1",
+        claim=f"{setting.words}: {words}",
+        holds=bool(holds.all()),
+        numbers={
+            "seeds": len(holds),
+            "seeds_that_hold": int(holds.sum()),
+            "total_variation_to_truth": to_truth.round(4).tolist(),
+            "total_variation_to_smoothed_truth": to_smoothed.round(4).tolist(),
+            "total_variation_to_uniform": to_uniform.round(4).tolist(),
+            "total_variation_of_truth_to_uniform": round(float(total_variation(outcome.truth, uniform)), 4),
+        },
+    )
+
+
+def plot(outcomes: Sequence[Outcome]) -> Figure:
+    """The discrete distributions on the left, the continuous ones on the right; bands are 95 % intervals."""
+    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+    panels = dict(zip((True, False), figure.subplots(1, 2), strict=True))
+    for is_discrete, panel in panels.items():
+        panel.set_title("discrete" if is_discrete else "continuous")
+        panel.set_xlabel("x")
+        panel.set_ylabel("probability" if is_discrete else "density")
+    for outcome in outcomes:
+        panel = panels[outcome.setting.is_discrete]
+        # Cells of the grid to density: the area under the continuous curves is one.
+        unit = 1.0 if outcome.setting.is_discrete else len(outcome.points) / (LARGEST - SMALLEST)
+        if not outcome.setting.is_learned:
+            panel.fill_between(outcome.points, unit * outcome.truth, color="0.85", label="truth", linewidth=0)
+        colour = "tab:orange" if outcome.setting.is_learned else "tab:blue"
+        mean, half_width = mean_and_interval(unit * outcome.learned)
+        label = "learned similarity" if outcome.setting.is_learned else "fixed similarity"
+        panel.plot(outcome.points, mean, color=colour, label=label, linewidth=1.5)
+        panel.fill_between(
+            outcome.points, mean - half_width, mean + half_width, color=colour, alpha=0.25, linewidth=0
+        )
+    for panel in panels.values():
+        panel.set_xlim(SMALLEST, LARGEST)
+        panel.set_ylim(bottom=0.0)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.legend(frameon=False)
+    return figure
+
+
+def reproduce(out: Path, *, smoke: bool = False, tell: Callable[[str], None] = print) -> list[Claim]:
+    """Trains the four settings, writes `fig1.png` and `fig1.json` to `out`, and gives the verdicts."""
+    hyper = Hyperparameters(training_steps=20) if smoke else Hyperparameters()
+    num_seeds = 2 if smoke else 5
+    started, outcomes = time.monotonic(), []
+    for setting in SETTINGS:
+        tell(f"{setting.words}: {num_seeds} seeds of {hyper.training_steps} updates")
+        outcomes.append(run(setting, num_seeds, hyper))
+    claims = [claim_of(outcome) for outcome in outcomes]
+    write_figure(out / "fig1.png", plot(outcomes))
+    write_json(
+        out / "fig1.json",
+        {
+            "figure": "fig1",
+            "command": "gemax reproduce fig1" + (" --smoke" if smoke else ""),
+            "seconds": round(time.monotonic() - started, 1),
+            **provenance(),
+            "hyperparameters": asdict(hyper),
+            "claims": [claim._asdict() for claim in claims],
+        },
+    )
+    return claims

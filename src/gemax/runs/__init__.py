@@ -1,0 +1,1 @@
+"""Every file that is written or read."""

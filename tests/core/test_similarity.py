@@ -1,0 +1,148 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gemax.core import similarity as module
+from gemax.core.adjacency import adjacency_regulariser, pseudo_huber
+from gemax.core.similarity import (
+    distances,
+    exponential_product,
+    exponential_similarity,
+    exponential_similarity_of_pairs,
+    indicator_similarity,
+    similarity_profile,
+)
+
+ROWS = [3, module.ROWS_BY_SUBTRACTION + 44]
+
+
+def gradients_are_finite(function, *arguments):
+    value, gradients = jax.value_and_grad(function, tuple(range(len(arguments))))(*arguments)
+    return bool(jnp.isfinite(value)) and all(bool(jnp.isfinite(gradient).all()) for gradient in gradients)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@given(size=st.floats(0, 1e4, width=32), seed=st.integers(0, 100), identical=st.booleans())
+def test_similarities_have_finite_gradients_at_every_distance(rows, size, seed, identical):
+    first, second = jax.random.split(jax.random.key(seed))
+    points = size * jax.random.normal(first, (rows, 4)) / 4
+    others = points if identical else points + size * jax.random.normal(second, (rows, 4)) / 4
+    assert gradients_are_finite(lambda a, b: exponential_similarity(a, b).sum(), points, others)
+    assert gradients_are_finite(
+        lambda a, b: exponential_similarity_of_pairs(a, b[:, None]).sum(), points, others
+    )
+    assert gradients_are_finite(lambda a, b: distances(a, b).sum(), points, others)
+
+
+@given(
+    size=st.floats(0, 1e4, width=32),
+    exponent=st.floats(0.1, 20.0),
+    offset=st.floats(0, 100.0),
+    identical=st.booleans(),
+)
+def test_adjacency_regulariser_has_finite_gradients_at_every_distance(size, exponent, offset, identical):
+    points = size * jax.random.normal(jax.random.key(0), (5, 4)) / 4
+    others = points if identical else jnp.zeros_like(points)
+
+    def regulariser(a, b):
+        return adjacency_regulariser(a, b, huber_offset=offset, huber_exponent=exponent)
+
+    assert gradients_are_finite(regulariser, points, others)
+
+
+@given(st.floats(0, 1e4), st.floats(1e-3, 10.0), st.sampled_from([1.0, 2.0, 4.0, 8.0]))
+def test_pseudo_huber_equals_its_formula_in_float64(distance, offset, exponent):
+    value, slope = jax.value_and_grad(lambda d: pseudo_huber(d, offset, exponent)[0])(
+        jnp.asarray([distance], jnp.float32)
+    )
+    distance = float(np.float32(distance))
+    expected = (offset**exponent + distance**exponent) ** (1 / exponent)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    if distance > 1e-3:
+        expected_slope = (distance / expected) ** (exponent - 1)
+        np.testing.assert_allclose(slope[0], expected_slope, rtol=1e-4, atol=1e-30)
+
+
+def test_adjacency_regulariser_with_identical_states_is_the_offset():
+    points = jnp.ones((3, 2))
+    np.testing.assert_allclose(adjacency_regulariser(points, points, huber_offset=0.6), 0.6, rtol=1e-6)
+
+
+def test_adjacency_regulariser_leaves_out_what_is_masked():
+    here, there = jnp.zeros((2, 1)), jnp.asarray([[3.0], [1e6]])
+    masked = adjacency_regulariser(
+        here, there, jnp.asarray([True, False]), huber_offset=4.0, huber_exponent=2.0
+    )
+    np.testing.assert_allclose(masked, 5.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_identical_points_are_at_distance_zero_with_gradient_zero(rows, key):
+    points = 100.0 + jax.random.normal(key, (rows, 16))
+    matrix = distances(points, points)
+    assert (jnp.diag(matrix) == 0).all()
+    gradient = jax.grad(lambda a: jnp.diag(distances(a, points)).sum())(points)
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_distances_by_product_equal_those_by_subtraction(key, shift, monkeypatch):
+    first, second = jax.random.split(key)
+    points, others = shift + jax.random.normal(first, (300, 32)), shift + jax.random.normal(second, (280, 32))
+
+    def objective(points):
+        return jnp.sum(exponential_similarity(points, others) ** 2)
+
+    by_product, gradient_by_product = jax.value_and_grad(objective)(points)
+    monkeypatch.setattr(module, "ROWS_BY_SUBTRACTION", 1000)
+    by_subtraction, gradient_by_subtraction = jax.value_and_grad(objective)(points)
+    np.testing.assert_allclose(by_product, by_subtraction, rtol=1e-4)
+    np.testing.assert_allclose(gradient_by_product, gradient_by_subtraction, rtol=1e-3, atol=1e-6)
+
+
+def test_an_embedding_that_spreads_out_does_not_run_away_from_itself(key):
+    """The trap: false distances between identical states reward growth without limit. Here nothing is gained."""
+    points = jnp.repeat(jax.random.normal(key, (150, 8)), 2, axis=0)
+
+    def gain(points, scale):
+        matrix = exponential_similarity(scale * points, scale * points)
+        return matrix[jnp.arange(0, 300, 2), jnp.arange(1, 300, 2)].mean()
+
+    assert gain(points, 1.0) == gain(points, 1e3) == 1.0
+
+
+def test_products_in_blocks_equal_the_product_with_the_whole_matrix(key, monkeypatch):
+    first, second, third = jax.random.split(key, 3)
+    points, others = jax.random.normal(first, (301, 4)), jax.random.normal(second, (270, 4))
+    columns = jax.random.normal(third, (270, 2))
+
+    def value(points, others):
+        return jnp.sum(exponential_product(points, others, columns, scale=0.5) ** 2)
+
+    whole = jax.value_and_grad(value, (0, 1))(points, others)
+    monkeypatch.setattr(module, "ENTRIES_AT_ONCE", 2_000)
+    in_blocks = jax.value_and_grad(value, (0, 1))(points, others)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), whole, in_blocks)
+
+
+def test_memory_of_products_in_blocks_is_bounded(monkeypatch):
+    """Sixteen leaves' observations, all pairs at once, would be 2.4 GB of differences."""
+    points = jax.ShapeDtypeStruct((20_000, 16), jnp.float32)
+    columns = jax.ShapeDtypeStruct((20_000, 2), jnp.float32)
+    gradient = jax.grad(lambda a, b, c: exponential_product(a, b, c).sum(), (0, 1))
+    memory = jax.jit(gradient).lower(points, points, columns).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 300e6, memory.temp_size_in_bytes
+
+
+def test_indicator_similarity_compares_indices():
+    np.testing.assert_array_equal(
+        indicator_similarity(jnp.asarray([0, 2]), jnp.asarray([2, 0, 2])), [[0, 1, 0], [1, 0, 1]]
+    )
+
+
+def test_similarity_profile_is_the_smoothed_probability():
+    profile = similarity_profile(jnp.asarray([[1.0, 0.5], [0.5, 1.0]]), jnp.asarray([0.25, 0.75]))
+    np.testing.assert_allclose(profile, [0.625, 0.875])

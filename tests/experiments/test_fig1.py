@@ -1,0 +1,92 @@
+import json
+
+import numpy as np
+import pytest
+
+from gemax.experiments.fig1 import (
+    SETTINGS,
+    Hyperparameters,
+    Outcome,
+    Setting,
+    claim_of,
+    density,
+    draw,
+    reproduce,
+    run,
+    support,
+    total_variation,
+    true_probability,
+)
+
+DISCRETE, CONTINUOUS = Setting(True, False), Setting(False, False)
+
+
+def test_hyperparameters_are_those_of_the_table():
+    """`tab:gaussianhyper`."""
+    hyper = Hyperparameters()
+    assert (hyper.batch_size, hyper.num_negatives, hyper.num_buckets, hyper.training_steps) == (
+        256,
+        8,
+        30,
+        1000,
+    )
+    assert (hyper.hidden_size, hyper.embedding_size, hyper.regularisation) == (128, 64, 1e-6)
+    assert (hyper.learning_rate, hyper.adam_beta1, hyper.adam_beta2) == (1e-3, 0.0, 0.95)
+    assert (hyper.fixed_similarity_scale, hyper.learned_similarity_scale) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("setting", [DISCRETE, CONTINUOUS])
+def test_states_are_drawn_from_the_distribution_that_is_compared_with(setting, key):
+    states = np.asarray(draw(setting, key, 200_000))
+    edges = np.linspace(0, 30, 11)
+    drawn = np.histogram(states, edges)[0] / len(states)
+    truth = np.histogram(np.asarray(support(setting)), edges, weights=np.asarray(true_probability(setting)))[
+        0
+    ]
+    np.testing.assert_allclose(drawn, truth, atol=5e-3)
+
+
+def test_distribution_has_two_humps_of_three_and_seven_tenths():
+    points = support(CONTINUOUS)
+    probability = np.asarray(true_probability(CONTINUOUS))
+    np.testing.assert_allclose(probability[:150].sum(), 0.3, atol=1e-3)
+    heights = np.asarray(density(points))
+    np.testing.assert_allclose(
+        np.asarray(points)[[heights[:150].argmax(), 150 + heights[150:].argmax()]], [7.5, 22.5], atol=0.1
+    )
+
+
+def test_total_variation_of_disjoint_distributions_is_one():
+    np.testing.assert_allclose(total_variation(np.asarray([1.0, 0.0]), np.asarray([0.0, 1.0])), 1.0)
+
+
+def test_verdicts_follow_the_numbers():
+    truth, uniform = np.asarray([0.9, 0.1]), np.asarray([0.5, 0.5])
+    for setting in SETTINGS:
+        flattens = setting == Setting(False, True)
+        for learned, expected in ((truth, not flattens), (uniform, flattens)):
+            outcome = Outcome(setting, np.arange(2.0), np.stack([learned, learned]), truth, truth)
+            claim = claim_of(outcome)
+            assert claim.holds is expected
+            assert claim.numbers["seeds_that_hold"] == (2 if expected else 0)
+
+
+def test_smoke_writes_a_picture_and_numbers(tmp_path):
+    claims = reproduce(tmp_path, smoke=True, tell=lambda words: None)
+    assert len(claims) == 4
+    written = json.loads((tmp_path / "fig1.json").read_text())
+    assert [claim["id"] for claim in written["claims"]] == [claim.id for claim in claims]
+    assert written["command"] == "gemax reproduce fig1 --smoke"
+    assert (tmp_path / "fig1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_g_learns_a_discrete_distribution_from_samples():
+    """A quick taste of the figure: one seed of its easiest setting, in a third of the updates."""
+    outcome = run(DISCRETE, 1, Hyperparameters(training_steps=350))
+    assert total_variation(outcome.learned[0], outcome.truth) < 0.1
+
+
+@pytest.mark.slow
+def test_claims_of_the_figure_hold_for_every_seed(tmp_path):
+    claims = reproduce(tmp_path, tell=lambda words: None)
+    assert all(claim.holds for claim in claims), claims
