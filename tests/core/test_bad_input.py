@@ -104,6 +104,12 @@ CASES = {
         lambda: plain(expectation.exact_contrast)(jnp.ones((2, 2)), X, EMPTY),
         "weight.*empty mask",
     ),
+    "empty mask of drawn negatives": (
+        lambda: plain(expectation.sampled_contrast)(
+            jnp.ones((2, 2)), jnp.ones((2, 2)), jnp.asarray([[True, True], [False, False]])
+        ),
+        "mask must leave at least one negative for every state",
+    ),
     "empty mask of adjacency": (
         lambda: plain(adjacency.adjacency_regulariser)(POINTS, POINTS, EMPTY),
         "weight.*empty mask",

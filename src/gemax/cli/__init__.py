@@ -15,13 +15,14 @@ def main(arguments: list[str] | None = None) -> int:
     import gemax
     from gemax.cli.doctor import doctor
     from gemax.cli.reproduce import reproduce
+    from gemax.cli.worlds import worlds
 
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--version"]:
         print(f"gemax {gemax.__version__}")
         return 0
     debug = "--debug" in arguments
-    verbs = {"reproduce": reproduce, "doctor": doctor}
+    verbs = {"reproduce": reproduce, "worlds": worlds, "doctor": doctor}
     try:
         return subcommand_cli_from_dict(
             verbs,

@@ -53,7 +53,7 @@ class LowerBound(NamedTuple):
     visits: Visits
 
 
-def entropy_ceiling(model: FiniteModel, *, tolerance: float = 1e-4, max_iterations: int = 2_000) -> Ceiling:
+def entropy_ceiling(model: FiniteModel, *, tolerance: float = 1e-3, max_iterations: int = 2_000) -> Ceiling:
     """The largest Shannon entropy of visits, to the tolerance."""
     check_model(model)
     check_positive("tolerance", tolerance)

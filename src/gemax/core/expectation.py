@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.core.checks import check_same_shape, check_similarity, check_weight
+from gemax.core.checks import check_same_shape, check_similarity, check_weight, is_known
 from gemax.core.similarity import exponential_product
 from gemax.types import Weight
 
@@ -29,7 +29,7 @@ class Contrast(NamedTuple):
 
 
 def mean(values: Float[Array, " N"], weight: Weight | None = None) -> Float[Array, ""]:
-    """The average of the values, weighted. A weight that is zero everywhere gives zero, never NaN."""
+    """The average of the values, weighted. Inside `jit`, a weight that is zero everywhere gives zero, never NaN."""
     if weight is None:
         return jnp.mean(values)
     check_same_shape(values=values, weight=weight)
@@ -79,7 +79,8 @@ def sampled_contrast(
     check_similarity(similarity)
     if mask is None:
         mask = jnp.ones(similarity.shape, bool)
-    check_weight(mask.any(axis=0), "mask")
+    elif is_known(mask) and not bool(mask.any(axis=1).all()):
+        raise ValueError("mask must leave at least one negative for every state; got a row that is empty.")
     share = mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1)
     similarity = jnp.where(mask, similarity, 0.0)
     return Contrast(

@@ -29,7 +29,7 @@ def update_normaliser(
     *,
     decay: float = 0.99,
 ) -> Normaliser:
-    """Takes in one batch; every batch counts alike, an empty one not at all.
+    """Takes in one batch; every batch counts alike, and inside `jit` an empty one not at all.
 
     The step size is 1 / weight, which makes the moments equal to bias-corrected moving averages: after one
     batch they are those of the batch. The variance includes how the mean of the batches moves.

@@ -16,7 +16,7 @@ SMALLEST_G = 1e-8
 """Added to g by `alg:taco`, so that ln g is finite."""
 
 SHANNON_BAND = 1e-6
-"""Indices α this close to 1 are taken as Shannon: over g in [1e-8, 1e8] the two differ by less than 2e-5."""
+"""Indices α this close to 1 are taken as Shannon: for g in [1e-8, 1e8] each term is within 2e-5 of its size."""
 
 LARGEST_EXPONENT = 80.0
 """Powers of g go on linearly beyond e^80, so that float32 holds them and their gradients for every α."""

@@ -26,7 +26,7 @@ def indicator_similarity(states: Int[Array, " N"], others: Int[Array, " M"]) -> 
 def exponential_similarity(
     points: Float[Array, "N D"], others: Float[Array, "M D"], *, scale: float = 1.0
 ) -> Float[Array, "N M"]:
-    """`k(x, x') = exp(-c ‖x - x'‖)` for all pairs, `sec:similarity`. The scale c is `similarity_scale`."""
+    """`k(x, x') = exp(-c ‖x - x'‖)` for all pairs, `sec:similarity`. The scale is c."""
     check_positive("scale", scale)
     return jnp.exp(-scale * distances(points, others))
 

@@ -60,7 +60,7 @@ class Hyperparameters:
 
 
 class Setting(NamedTuple):
-    """One of the four panels' curves."""
+    """One of the four curves."""
 
     is_discrete: bool
     is_learned: bool
@@ -226,6 +226,10 @@ def plot(outcomes: Sequence[Outcome]) -> Figure:
         unit = 1.0 if outcome.setting.is_discrete else len(outcome.points) / (LARGEST - SMALLEST)
         if not outcome.setting.is_learned:
             panel.fill_between(outcome.points, unit * outcome.truth, color="0.85", label="truth", linewidth=0)
+            smoothed = unit * outcome.smoothed_truth
+            panel.plot(
+                outcome.points, smoothed, color="0.4", linestyle=":", label="truth, smoothed by the kernel"
+            )
         colour = "tab:orange" if outcome.setting.is_learned else "tab:blue"
         mean, half_width = mean_and_interval(unit * outcome.learned)
         label = "learned similarity" if outcome.setting.is_learned else "fixed similarity"
@@ -245,6 +249,7 @@ def reproduce(out: Path, *, smoke: bool = False, tell: Callable[[str], None] = p
     """Trains the four settings, writes `fig1.png` and `fig1.json` to `out`, and gives the verdicts."""
     hyper = Hyperparameters(training_steps=20) if smoke else Hyperparameters()
     num_seeds = 2 if smoke else 5
+    out.mkdir(parents=True, exist_ok=True)
     started, outcomes = time.monotonic(), []
     for setting in SETTINGS:
         tell(f"{setting.words}: {num_seeds} seeds of {hyper.training_steps} updates")

@@ -8,6 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from jaxtyping import UInt8
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -39,6 +42,15 @@ def write_figure(path: Path, figure: "Figure") -> None:
     """Writes a plot as PNG. The same plot gives the same bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+    write_bytes(path, buffer.getvalue())
+
+
+def write_image(path: Path, image: UInt8[np.ndarray, "height width 3"]) -> None:
+    """Writes pixels as PNG."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, format="png")
     write_bytes(path, buffer.getvalue())
 
 

@@ -45,8 +45,10 @@ class FiniteFacts(NamedTuple):
     """All that the future depends on, except the time."""
     observation_index: Callable[[State], Int[Array, ""]]
     """The row of `observation_table` that the agent sees. Two states may share a row."""
-    observation_table: Shaped[Array, "rows *shape"]
-    """Every observation that there is, once."""
+    observation_table: UInt8[Array, "rows height width 3"]
+    """Every image that there is, once, at a pixel a square and with its noise square black."""
+    pixels_per_square: int
+    """How many times larger, each way, the image in an observation is."""
     num_states: int
     """How many values `state_index` takes."""
     square_positions: Int[np.ndarray, "squares 2"]

@@ -1,0 +1,79 @@
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.addnodes import desc_signature
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
+
+import gemax
+
+project = "gemax"
+author = "The gemax authors"
+copyright = author
+version = release = gemax.__version__
+language = "en_GB"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"gemax {release}"
+html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["gemax.css"]
+html_math_renderer = "mathml"
+
+myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_heading_anchors = 3
+
+# Docstrings are written for people who read source: `code` stands between single backticks.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 90
+python_use_unqualified_type_names = True
+
+MODULES = {"~jaxtyping.": "", "jaxtyping.": "", "jaxlib._jax.Array": "Array", "numpy.ndarray": "ndarray"}
+ALIASES = {
+    "Float[Array, 'N'] | Bool[Array, 'N']": "Weight",
+    "Float[Array, 'M'] | Bool[Array, 'M']": "OtherWeight",
+    "Key[Array, ''] | UInt32[Array, '2'] | UInt32[Array, '4']": "PRNGKeyArray",
+}
+
+
+def visit_math(translator: HTML5Translator, node: nodes.math) -> None:
+    """Writes inline mathematics as MathML, which browsers show without a script and without a network."""
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def visit_displaymath(translator: HTML5Translator, node: nodes.math_block) -> None:
+    """The same, for mathematics on lines of its own."""
+    translator.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def shorten(text: str, names: dict[str, str]) -> str:
+    """Types by the names that the source uses for them."""
+    for long, short in names.items():
+        text = text.replace(long, short)
+    return text
+
+
+def shorten_signature(app, what, name, obj, options, signature, return_annotation):
+    """Shortens the types of functions, before they are taken apart."""
+    return tuple(text and shorten(text, MODULES | ALIASES) for text in (signature, return_annotation))
+
+
+def shorten_attributes(app: Sphinx, doctree: nodes.document) -> None:
+    """Shortens the types of attributes, which pass no such hook."""
+    for declaration in doctree.findall(desc_signature):
+        for text in list(declaration.findall(nodes.Text)):
+            text.parent.replace(text, nodes.Text(shorten(text, MODULES)))
+
+
+def setup(app: Sphinx) -> None:
+    """Makes these functions known to Sphinx."""
+    app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("doctree-read", shorten_attributes)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))

@@ -1,0 +1,141 @@
+"""What every world keeps, whichever it is."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemax.worlds.base import is_last, random_rollout, step_and_reset
+from gemax.worlds.registry import WORLDS, make_world
+
+SHORT = {name: make_world(name, observation="squares") for name in WORLDS}
+
+
+@pytest.fixture(scope="module", params=list(WORLDS))
+def world(request):
+    return SHORT[request.param]
+
+
+@pytest.fixture(scope="module")
+def rollout(world):
+    """A compiled drive through many episodes: everything that was told, step by step."""
+
+    def one_step(state, inputs):
+        key, action = inputs
+        following, transition = step_and_reset(world, key, state, action)
+        return following, (transition, state, following)
+
+    @jax.jit
+    def drive(key, actions):
+        reset_key, steps_key = jax.random.split(key)
+        state, first = world.reset(reset_key)
+        keys = jax.random.split(steps_key, len(actions))
+        return state, first, keys, jax.lax.scan(one_step, state, (keys, actions))[1]
+
+    return drive
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 1000))
+def test_ends_arrive_exactly_once_with_their_observation_reward_and_flags(world, rollout, seed):
+    """Under automatic resets, against the world stepped by hand without any."""
+    num_steps = 2 * world.horizon + 7
+    actions = jax.random.randint(jax.random.key(seed), (num_steps,), 0, world.num_actions)
+    state, first, keys, (transitions, _, _) = rollout(jax.random.key(seed), actions)
+    transitions = jax.tree.map(np.asarray, transitions)
+    step, reset = jax.jit(world.step), jax.jit(world.reset)
+    current, num_ends = first, 0
+    for t in range(num_steps):
+        step_key, reset_key = jax.random.split(keys[t])
+        state, expected = step(step_key, state, actions[t])
+        told = jax.tree.map(lambda leaf, t=t: leaf[t], transitions)
+        assert_same(told.arrived, expected)
+        assert not (told.arrived.terminated and told.arrived.truncated)
+        over = bool(is_last(expected))
+        assert told.is_first == over
+        if over:
+            num_ends += 1
+            state, current = reset(reset_key)
+            assert current.reward == 0
+            assert not is_last(current)
+        else:
+            current = expected
+        assert_same(told.current, current)
+    assert num_ends >= 2
+
+
+def assert_same(told, expected):
+    for one, other in zip(told, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(one, np.float64), np.asarray(other, np.float64), atol=1e-5)
+
+
+def test_observations_lie_in_their_box_with_its_shape_and_type(world, rollout):
+    actions = jax.random.randint(jax.random.key(1), (300,), 0, world.num_actions)
+    _, first, _, (transitions, _, _) = rollout(jax.random.key(1), actions)
+    seen = np.asarray(transitions.arrived.observation)
+    assert first.observation.shape == seen.shape[1:] == world.observation.shape
+    assert first.observation.dtype == seen.dtype == world.observation.dtype
+    assert (seen >= world.observation.low).all()
+    assert (seen <= world.observation.high).all()
+    assert np.isfinite(world.observation.low).all()
+    assert np.isfinite(world.observation.high).all()
+
+
+def test_worlds_are_pure_and_side_by_side_they_do_not_touch(world):
+    keys = jax.random.split(jax.random.key(0), 3)
+    states, _ = jax.vmap(world.reset)(keys)
+    actions = jnp.asarray([0, 1, 2])
+    together = jax.jit(jax.vmap(world.step))(keys, states, actions)
+    for i in range(3):
+        alone = jax.jit(world.step)(keys[i], jax.tree.map(lambda leaf, i=i: leaf[i], states), actions[i])
+        jax.tree.map(
+            lambda a, b, i=i: np.testing.assert_allclose(
+                np.asarray(a[i], float), np.asarray(b, float), rtol=1e-6
+            ),
+            together,
+            alone,
+        )
+
+
+def test_state_keeps_its_types_over_a_step_so_that_it_can_be_scanned(world):
+    state, timestep = jax.eval_shape(world.reset, jax.random.key(0))
+    following, later = jax.eval_shape(
+        world.step, jax.random.key(0), state, jax.ShapeDtypeStruct((), jnp.int32)
+    )
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), (state, timestep)) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), (following, later)
+    )
+
+
+def test_pictures_are_for_people(world):
+    picture = world.picture(world.reset(jax.random.key(0))[0])
+    assert picture.dtype == np.uint8
+    assert picture.shape[2] == 3
+    assert min(picture.shape[:2]) >= 100
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 3
+
+
+@pytest.mark.parametrize("name", ["two-rooms", "sixteen-leaves", "two-keys"])
+def test_a_random_policy_practically_never_finds_the_reward(name):
+    """The floor that learning is measured from; `benchmarks/random_policy.py` has it over 100,000 episodes."""
+    world = SHORT[name]
+    keys = jax.random.split(jax.random.key(0), 500)
+    states, _ = jax.vmap(world.reset)(keys)
+    rewards, ends = jax.jit(jax.vmap(lambda key, state: random_rollout(world, key, state, 300)[1:]))(
+        keys, states
+    )
+    assert ends.sum() > 4500
+    assert rewards.sum() / ends.sum() < 0.01
+
+
+def test_indices_of_finite_worlds_stay_in_their_ranges():
+    for world in SHORT.values():
+        if world.finite is None:
+            continue
+        facts = world.finite
+        states, _ = jax.vmap(world.reset)(jax.random.split(jax.random.key(0), 50))
+        assert jax.vmap(facts.state_index)(states).max() < facts.num_states
+        assert jax.vmap(facts.square_index)(states).max() < len(facts.square_positions)
+        assert jax.vmap(facts.observation_index)(states).max() < len(facts.observation_table)
