@@ -44,3 +44,16 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
+
+# Benchmarks; gymnax and MiniGrid live in an environment of their own.
+.PHONY: bench-worlds bench-random
+bench-worlds: .venv-bench/.installed
+	.venv-bench/bin/python benchmarks/worlds.py
+
+bench-random: $(VENV)/.installed
+	$(BIN)/python benchmarks/random_policy.py
+
+.venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable .
+	touch $@

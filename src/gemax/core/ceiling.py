@@ -17,6 +17,10 @@ from gemax.core.checks import check_positive, check_probability, check_similarit
 
 Visits = Float[np.ndarray, " squares"]
 
+SHARES = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 20)])
+FINER_SHARES = np.linspace(0.0, 1.0, 21)
+"""The two grids of the line search."""
+
 
 class FiniteModel(NamedTuple):
     """A finite world as tables: S states, A actions, up to K outcomes each."""
@@ -60,10 +64,10 @@ def entropy_ceiling(model: FiniteModel, *, tolerance: float = 1e-3, max_iteratio
     visits = policy_visits(model, uniform_policy(model))
     reachable = visits > 0
 
-    def entropy(visits: Float[np.ndarray, "*points squares"]) -> np.ndarray:
+    def entropy(visits: np.ndarray) -> np.ndarray:
         return _entropy(visits, visits)
 
-    def slope(visits: Visits) -> Visits:
+    def slope(visits: np.ndarray) -> np.ndarray:
         return np.where(reachable, -np.log(np.where(reachable, visits, 1.0)) - 1.0, 0.0)
 
     visits, gap = _frank_wolfe(model, entropy, slope, visits, tolerance, max_iterations)
@@ -84,10 +88,10 @@ def geometric_entropy_bound(
     check_similarity(similarity)
     check_positive("num_starts", num_starts)
 
-    def entropy(visits: Float[np.ndarray, "*points squares"]) -> np.ndarray:
+    def entropy(visits: np.ndarray) -> np.ndarray:
         return _entropy(visits, visits @ similarity)
 
-    def slope(visits: Visits) -> Visits:
+    def slope(visits: np.ndarray) -> np.ndarray:
         profile = np.maximum(similarity @ visits, np.finfo(float).tiny)
         return -np.log(profile) - similarity @ (visits / profile)
 
@@ -153,7 +157,7 @@ def _entropy(visits: np.ndarray, profile: np.ndarray) -> np.ndarray:
 def _frank_wolfe(
     model: FiniteModel,
     objective: Callable[[np.ndarray], np.ndarray],
-    slope: Callable[[Visits], Visits],
+    slope: Callable[[np.ndarray], np.ndarray],
     visits: Visits,
     tolerance: float,
     max_iterations: int,
@@ -179,7 +183,7 @@ def _frank_wolfe(
 
 def _balance(
     objective: Callable[[np.ndarray], np.ndarray],
-    slope: Callable[[Visits], Visits],
+    slope: Callable[[np.ndarray], np.ndarray],
     atoms: Float[np.ndarray, "atoms squares"],
     weights: Float[np.ndarray, " atoms"],
     tolerance: float,
@@ -201,16 +205,12 @@ def _balance(
     return weights / weights.sum()
 
 
-def _line_search(objective: Callable[[np.ndarray], np.ndarray], start: Visits, step: Visits) -> float:
+def _line_search(objective: Callable[[np.ndarray], np.ndarray], start: np.ndarray, step: np.ndarray) -> float:
     """How much of the step to take: the best of a grid, then of a finer grid around it."""
-
-    def best_of(shares: Float[np.ndarray, " shares"]) -> int:
-        return int(np.argmax(objective(np.maximum(start + shares[:, None] * step, 0.0))))
-
-    coarse = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 24)])
-    best = best_of(coarse)
-    fine = np.linspace(coarse[max(best - 1, 0)], coarse[min(best + 1, len(coarse) - 1)], 25)
-    return float(fine[best_of(fine)])
+    best = int(np.argmax(objective(np.maximum(start + SHARES[:, None] * step, 0.0))))
+    low, high = SHARES[max(best - 1, 0)], SHARES[min(best + 1, len(SHARES) - 1)]
+    finer = low + (high - low) * FINER_SHARES
+    return float(finer[np.argmax(objective(np.maximum(start + finer[:, None] * step, 0.0)))])
 
 
 def _most_rewarding_visits(model: FiniteModel, reward: Visits) -> Visits:
