@@ -110,12 +110,18 @@ def test_exact_contrast_of_points_equals_exact_contrast(key):
 
 def test_sampled_contrast_approaches_the_exact_one_and_never_draws_what_is_masked(key):
     points, others, log_g, weight = random_pairs(key, num_states=5)
-    drawn = sample_negatives(key, weight, len(points), 20_000)
+    drawn = sample_negatives(key, (len(points), 20_000), len(others), weight)
     assert weight[drawn].all()
     similarity = exponential_similarity_of_pairs(points, others[drawn])
     sampled = sampled_contrast(similarity, g_power(log_g)[drawn])
     exact = exact_contrast(exponential_similarity(points, others), g_power(log_g), weight)
     np.testing.assert_allclose(sampled, exact, rtol=0.03)
+
+
+def test_negatives_without_weights_are_drawn_alike(key):
+    drawn = sample_negatives(key, (100, 200), 4)
+    assert drawn.shape == (100, 200)
+    np.testing.assert_allclose(np.bincount(np.asarray(drawn).ravel()) / drawn.size, 0.25, atol=0.02)
 
 
 def test_sampled_contrast_leaves_out_what_is_masked():

@@ -37,7 +37,8 @@ def test_hyperparameters_are_those_of_the_table():
 
 @pytest.mark.parametrize("setting", [DISCRETE, CONTINUOUS])
 def test_states_are_drawn_from_the_distribution_that_is_compared_with(setting, key):
-    states = np.asarray(draw(setting, key, 200_000))
+    drawn = draw(setting, key, 200_000)
+    states = np.asarray(drawn.distinct[drawn.number])
     edges = np.linspace(0, 30, 11)
     drawn = np.histogram(states, edges)[0] / len(states)
     truth = np.histogram(np.asarray(support(setting)), edges, weights=np.asarray(true_probability(setting)))[

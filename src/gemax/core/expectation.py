@@ -90,11 +90,15 @@ def sampled_contrast(
 
 
 def sample_negatives(
-    key: PRNGKeyArray, weight: OtherWeight, num_states: int, num_negatives: int
-) -> Int[Array, "num_states num_negatives"]:
-    """Draws, for each state, the indices of its negatives in the other batch, with replacement."""
+    key: PRNGKeyArray, shape: tuple[int, int], num_others: int, weight: OtherWeight | None = None
+) -> Int[Array, "N n_neg"]:
+    """Draws, for each of N states, the indices of `n_neg` negatives in the other batch, with replacement."""
+    if weight is None:
+        return jax.random.randint(key, shape, 0, num_others)
+    if weight.shape != (num_others,):
+        raise ValueError(f"weight must have one entry for each of {num_others} states; got {weight.shape}.")
     check_weight(weight)
-    return jax.random.choice(key, weight.shape[0], (num_states, num_negatives), p=probability_of(weight))
+    return jax.random.choice(key, num_others, shape, p=probability_of(weight))
 
 
 def _check_negatives(num_negatives: int, g_power: Float[Array, " M"], weight: OtherWeight | None) -> None:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from matplotlib.figure import Figure
 
 from gemax.core.encoding import soft_one_hot
@@ -94,6 +94,14 @@ class Outcome(NamedTuple):
     """The truth as the fixed similarity sees it: its similarity profile."""
 
 
+class Drawn(NamedTuple):
+    """A batch of states. Networks see each distinct state once, however often it was drawn."""
+
+    distinct: Float[Array, " distinct"]
+    number: Int[Array, " N"]
+    """Which of the distinct states each of the N is."""
+
+
 def density(x: Float[Array, " N"]) -> Float[Array, " N"]:
     """The mixture of two truncated normals, up to a factor: three tenths in the left hump, the rest in the right."""
     standard = 8.0 / LARGEST * x - 4.0
@@ -115,14 +123,15 @@ def true_probability(setting: Setting) -> Float[Array, " points"]:
     return weight / weight.sum()
 
 
-def draw(setting: Setting, key: PRNGKeyArray, num_states: int) -> Float[Array, " num_states"]:
+def draw(setting: Setting, key: PRNGKeyArray, num_states: int) -> Drawn:
     """States drawn from the distribution."""
     if setting.is_discrete:
-        return jax.random.choice(key, support(setting), (num_states,), p=true_probability(setting))
+        logits = jnp.log(true_probability(setting))
+        return Drawn(support(setting), jax.random.categorical(key, logits, shape=(num_states,)))
     hump_key, normal_key = jax.random.split(key)
     middle = jnp.where(jax.random.uniform(hump_key, (num_states,)) < 0.3, -2.0, 2.0)
     normal = jax.random.truncated_normal(normal_key, -2.0, 2.0, (num_states,))
-    return LARGEST / 8.0 * (normal + middle + 4.0)
+    return Drawn(LARGEST / 8.0 * (normal + middle + 4.0), jnp.arange(num_states))
 
 
 def learn(setting: Setting, hyper: Hyperparameters, key: PRNGKeyArray) -> Float[Array, " points"]:
@@ -141,11 +150,14 @@ def learn(setting: Setting, hyper: Hyperparameters, key: PRNGKeyArray) -> Float[
     def embed(parameters, x: Float[Array, " N"]) -> Float[Array, "N D"]:
         return f_network.apply(parameters["f"], encode(x)) if setting.is_learned else x[:, None]
 
-    def loss(parameters, states, others, negatives_key) -> Float[Array, ""]:
-        embedding = embed(parameters, states)
-        drawn = sample_negatives(negatives_key, jnp.ones(others.shape), states.shape[0], hyper.num_negatives)
-        similarity = exponential_similarity_of_pairs(embedding, embed(parameters, others)[drawn], scale=scale)
-        objective = gem_objective(log_g(parameters, states), similarity.mean(axis=1))
+    def loss(parameters, states: Drawn, others: Drawn, negatives_key: PRNGKeyArray) -> Float[Array, ""]:
+        log_g_states = log_g(parameters, states.distinct)[states.number]
+        embedding = embed(parameters, states.distinct)[states.number]
+        shape = (hyper.batch_size, hyper.num_negatives)
+        negatives = others.number[sample_negatives(negatives_key, shape, hyper.batch_size)]
+        negative_embedding = embed(parameters, others.distinct)[negatives]
+        similarity = exponential_similarity_of_pairs(embedding, negative_embedding, scale=scale)
+        objective = gem_objective(log_g_states, similarity.mean(axis=1))
         penalty = embedding_penalty(embedding) if setting.is_learned else 0.0
         return -objective + hyper.regularisation * penalty
 
