@@ -5,6 +5,9 @@ Verbs import what they need when they run, so that `gemax --help` answers at onc
 
 import sys
 
+EXIT_CODES = {"CheckpointError": 4, "NumericalError": 5}
+"""Of faults that have one of their own; by name, since their modules import jax."""
+
 DESCRIPTION = "Geometric entropy maximisation in JAX: agents that explore."
 
 
@@ -14,7 +17,10 @@ def main(arguments: list[str] | None = None) -> int:
 
     import gemax
     from gemax.cli.doctor import doctor
+    from gemax.cli.evaluate import evaluate
     from gemax.cli.reproduce import reproduce
+    from gemax.cli.resume import resume
+    from gemax.cli.train import train
     from gemax.cli.worlds import worlds
 
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -22,8 +28,17 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"gemax {gemax.__version__}")
         return 0
     debug = "--debug" in arguments
-    verbs = {"reproduce": reproduce, "worlds": worlds, "doctor": doctor}
+    verbs = {
+        "train": train,
+        "resume": resume,
+        "evaluate": evaluate,
+        "reproduce": reproduce,
+        "worlds": worlds,
+        "doctor": doctor,
+    }
     try:
+        if arguments[:1] == ["train"]:
+            return train([argument for argument in arguments[1:] if argument != "--debug"])
         return subcommand_cli_from_dict(
             verbs,
             prog="gemax",
@@ -33,8 +48,18 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        print(f"gemax: {error}", file=sys.stderr)
-        return 2
+        return _refuse(error, 2)
+    except Exception as error:
+        # Faults that know their exit code are for users; all others are ours, and show where they come from.
+        exit_code = EXIT_CODES.get(type(error).__name__)
+        if debug or exit_code is None:
+            raise
+        return _refuse(error, exit_code)
     except KeyboardInterrupt:
         print("gemax: stopped.", file=sys.stderr)
         return 130
+
+
+def _refuse(error: Exception, exit_code: int) -> int:
+    print(f"gemax: {error}", file=sys.stderr)
+    return exit_code

@@ -262,7 +262,8 @@ def reproduce(out: Path, *, smoke: bool = False, tell: Callable[[str], None] = p
     hyper = Hyperparameters(training_steps=20) if smoke else Hyperparameters()
     num_seeds = 2 if smoke else 5
     out.mkdir(parents=True, exist_ok=True)
-    started, outcomes = time.monotonic(), []
+    # Asked before anything is written, which may itself change what the commit says.
+    facts, started, outcomes = provenance(), time.monotonic(), []
     for setting in SETTINGS:
         tell(f"{setting.words}: {num_seeds} seeds of {hyper.training_steps} updates")
         outcomes.append(run(setting, num_seeds, hyper))
@@ -274,7 +275,7 @@ def reproduce(out: Path, *, smoke: bool = False, tell: Callable[[str], None] = p
             "figure": "fig1",
             "command": "gemax reproduce fig1" + (" --smoke" if smoke else ""),
             "seconds": round(time.monotonic() - started, 1),
-            **provenance(),
+            **facts,
             "hyperparameters": asdict(hyper),
             "claims": [claim._asdict() for claim in claims],
         },

@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import gemax
+from gemax.version import VERSION
 
 
 def provenance() -> dict[str, Any]:
     """Facts that stand beside every result, so that it can be made again."""
     return {
-        "gemax": gemax.__version__,
+        "gemax": VERSION,
         "commit": _commit(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "flax", "numpy", "optax")},

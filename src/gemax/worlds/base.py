@@ -49,6 +49,10 @@ class FiniteFacts(NamedTuple):
     """Every image that there is, once, at a pixel a square and with its noise square black."""
     pixels_per_square: int
     """How many times larger, each way, the image in an observation is."""
+    rows_of_states: Int[np.ndarray, " states"]
+    """The row of the table that each state shows."""
+    has_noise: bool
+    """Whether observations differ from the table in their noise square."""
     num_states: int
     """How many values `state_index` takes."""
     square_positions: Int[np.ndarray, "squares 2"]
@@ -74,6 +78,8 @@ class World(NamedTuple):
     """To be called with a state whose episode goes on; `step_and_reset` sees to that."""
     picture: Callable[[State], UInt8[np.ndarray, "height width 3"]]
     """The state as a person would want to see it. Not to be compiled."""
+    solved_return: float
+    """The mean return from which the world counts as solved."""
     finite: FiniteFacts | None = None
     time_feature: int | None = None
     """The entry of the observation vector that holds the time, where there is one."""
@@ -88,6 +94,8 @@ class Transition(NamedTuple):
     """What the next action is chosen from: `arrived`, or the first timestep of a new episode."""
     is_first: Bool[Array, ""]
     """Whether `current` starts an episode."""
+    arrived_state: State
+    """The state arrived in, before any reset: what finite worlds tell their indices of."""
 
 
 def is_last(timestep: Timestep) -> Bool[Array, "*batch"]:
@@ -113,7 +121,7 @@ def step_and_reset(
         return jnp.where(over, new, old)
 
     current = jax.tree.map(choose, reset, arrived)
-    return jax.tree.map(choose, state_reset, state_arrived), Transition(arrived, current, over)
+    return jax.tree.map(choose, state_reset, state_arrived), Transition(arrived, current, over, state_arrived)
 
 
 def random_rollout(

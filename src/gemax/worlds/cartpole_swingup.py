@@ -158,6 +158,7 @@ def cartpole_swingup(
         reset=reset,
         step=step,
         picture=picture,
+        solved_return=400.0,
         time_feature=TIME_FEATURE,
     )
 

@@ -122,7 +122,8 @@ def gridworld(
         reset=reset,
         step=step,
         picture=picture,
-        finite=_facts(grid_map, tables, image_table, image_index, pixels, horizon),
+        solved_return=0.95,
+        finite=_facts(grid_map, tables, image_table, image_index, pixels, noise, horizon),
     )
 
 
@@ -172,7 +173,13 @@ def _distinct_images(grid_map: GridMap, tables: Tables) -> tuple[np.ndarray, np.
 
 
 def _facts(
-    grid_map: GridMap, tables: Tables, image_table: Array, image_index: Array, pixels: int, horizon: int
+    grid_map: GridMap,
+    tables: Tables,
+    image_table: Array,
+    image_index: Array,
+    pixels: int,
+    noise: bool,
+    horizon: int,
 ) -> FiniteFacts:
     squares = grid_map.open_squares
     number = {square: i for i, square in enumerate(squares)}
@@ -183,6 +190,8 @@ def _facts(
         observation_index=lambda state: image_index[state.number],
         observation_table=image_table,
         pixels_per_square=pixels,
+        rows_of_states=np.asarray(image_index),
+        has_noise=noise,
         num_states=len(tables.squares),
         square_positions=np.asarray(squares),
         distances=_distances(grid_map),

@@ -63,6 +63,7 @@ def mountain_car() -> World:
         reset=reset,
         step=step,
         picture=picture,
+        solved_return=-200.0,
         time_feature=TIME_FEATURE,
     )
 

@@ -55,10 +55,10 @@ WORLDS: dict[str, Callable[..., World]] = GRIDWORLDS | CONTINUOUS
 """A factory for each world, by the name that a user types."""
 
 
-def make_world(name: str, *, observation: ObservationMode = "pixels") -> World:
-    """The world of that name. Vectors are what they are; the observation mode is for images."""
+def make_world(name: str, *, observation: ObservationMode = "pixels", reward_free: bool = False) -> World:
+    """The world of that name. Vectors are what they are: the settings are for gridworlds."""
     if name in GRIDWORLDS:
-        return GRIDWORLDS[name](observation=observation)
+        return GRIDWORLDS[name](observation=observation, reward_free=reward_free)
     if name in CONTINUOUS:
         return CONTINUOUS[name]()
     nearest = difflib.get_close_matches(name, WORLDS, n=1)

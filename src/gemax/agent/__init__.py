@@ -1,0 +1,1 @@
+"""The agent: how it acts, and what its actor-critic learns from."""

@@ -1,0 +1,1 @@
+"""Intrinsic rewards: one interface, a file a method."""

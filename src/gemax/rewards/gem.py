@@ -1,0 +1,286 @@
+"""GEM, the paper's method: f and g learn the geometry and the density of what is visited, and pay for evenness.
+
+`alg:taco` and `alg:moretacomax`: the worlds are split into two halves, and each half is contrasted with the other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from gemax.core.adjacency import adjacency_regulariser
+from gemax.core.expectation import Contrast, exact_contrast, mean, sample_negatives, sampled_contrast
+from gemax.core.normaliser import Normaliser, init_normaliser, normalise, update_normaliser
+from gemax.core.objective import embedding_penalty, g_power, gem_objective, gem_reward, log_g_of
+from gemax.core.similarity import distances, exponential_similarity, exponential_similarity_of_pairs
+from gemax.networks import Network, Parameters
+from gemax.rewards.base import IntrinsicReward
+from gemax.types import Metrics, Observations, Rollout, Tree, Weight, spread
+
+Similarity = Literal["learned", "exponential", "indicator"]
+
+
+@dataclass(frozen=True)
+class GemSettings:
+    """What GEM can be told."""
+
+    similarity: Similarity = "learned"
+    """Of embeddings f(x), of the observations themselves, or whether two observations are the same."""
+    similarity_scale: float = 1.0
+    """c of `k = exp(-c ‖f(x) - f(x')‖)`."""
+    alpha: float = 1.0
+    """Tsallis index; 1 is Shannon."""
+    num_negatives: int = 0
+    """How many negatives are drawn for each state; 0 takes all of the other half."""
+    huber_offset: float = 1.0
+    """δ: steps of the embedding shorter than this cost hardly anything."""
+    huber_exponent: float = 4.0
+    """q."""
+    adjacency_scale: float = 1.0
+    """C: the weight of the adjacency regulariser."""
+    regularisation: float = 1e-4
+    """w_reg: the weight of ‖f(x)‖²."""
+    scale: float = 0.005
+    """s: the standard deviation of the reward that is paid."""
+    shift: float = 0.005
+    """m: its mean."""
+    normaliser_decay: float = 0.99
+    normalise: bool = True
+    """Whether the reward is standardised, scaled and shifted at all."""
+
+
+class GemState(NamedTuple):
+    """All that changes in GEM."""
+
+    parameters: Parameters
+    optimiser: Tree
+    normaliser: Normaliser
+
+
+class Views(NamedTuple):
+    """What f and g say of the distinct observations of a rollout."""
+
+    embedding: Float[Array, "rows D"]
+    log_g: Float[Array, " rows"]
+
+
+def gem(
+    network: Network,
+    embedding_size: int,
+    optimiser: optax.GradientTransformation,
+    settings: GemSettings,
+    hidden_feature: int | None = None,
+) -> IntrinsicReward:
+    """GEM with f and g on a network of `embedding_size + 1` outputs.
+
+    The `hidden_feature` of an observation vector is kept from f and g: time in an observation is free entropy.
+    """
+
+    def prepare(rows: Float[Array, "rows *shape"]) -> Float[Array, "rows *shape"]:
+        return rows if hidden_feature is None else rows.at[:, hidden_feature].set(0.0)
+
+    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_worlds: int) -> GemState:
+        if num_worlds < 2:
+            raise ValueError(
+                f"num_worlds must be at least 2, a half for x and a half for x'; got {num_worlds}."
+            )
+        parameters = network.init(key, prepare(rows[:1]))
+        return GemState(parameters, optimiser.init(parameters), init_normaliser())
+
+    def view(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Views:
+        prepared = prepare(rows)
+        outputs = network.apply(parameters, prepared)
+        embedding, log_g = outputs[:, :embedding_size], log_g_of(outputs[:, embedding_size])
+        if settings.similarity == "learned":
+            return Views(embedding, log_g)
+        return Views(prepared.reshape(prepared.shape[0], -1), log_g)
+
+    def loss(parameters: Parameters, rollout: Rollout, key: PRNGKeyArray):
+        views = view(parameters, rollout.arrived.rows)
+        halves = contrast_halves(views, rollout.arrived, rollout.action.shape[1], settings, key)
+        objective = _average(
+            halves,
+            lambda half: gem_objective(
+                half.log_g, half.contrast.similarity, half.weight, alpha=settings.alpha
+            ),
+        )
+        total, metrics = -objective, {"gem_objective": objective}
+        if settings.similarity == "learned":
+            embedding = spread(rollout.arrived, views.embedding, rollout.action.shape[1])
+            penalty = embedding_penalty(embedding.reshape(-1, embedding_size))
+            adjacency = adjacency_of(parameters, view, views, rollout, settings)
+            total += settings.regularisation * penalty + settings.adjacency_scale * adjacency
+            metrics |= {"adjacency": adjacency, "embedding_norm": jnp.sqrt(penalty)}
+        reward = reward_of(halves, rollout, settings)
+        return total, (reward, metrics | diagnosis(halves))
+
+    def pay(
+        state: GemState, raw: Float[Array, "time worlds"]
+    ) -> tuple[Float[Array, "time worlds"], Normaliser]:
+        # The batch's own moments count at once, so that the first updates are not thrown.
+        normaliser = update_normaliser(
+            state.normaliser, raw, jnp.isfinite(raw), decay=settings.normaliser_decay
+        )
+        if not settings.normalise:
+            return raw, normaliser
+        return normalise(normaliser, raw, scale=settings.scale, shift=settings.shift), normaliser
+
+    def reward(state: GemState, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:
+        _, (raw, _) = loss(state.parameters, rollout, key)
+        return pay(state, raw)[0]
+
+    def step(state: GemState, rollout: Rollout, key: PRNGKeyArray):
+        gradient_of = jax.value_and_grad(loss, has_aux=True)
+        (total, (raw, metrics)), gradient = gradient_of(state.parameters, rollout, key)
+        updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.parameters)
+        paid, normaliser = pay(state, raw)
+        state = GemState(optax.apply_updates(state.parameters, updates), optimiser_state, normaliser)
+        return paid, state, metrics | {"gem_loss": total, "raw_reward": jnp.mean(raw)}
+
+    def embed(state: GemState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
+        return view(state.parameters, rows).embedding
+
+    return IntrinsicReward(init, reward, step, embed)
+
+
+class Half(NamedTuple):
+    """One half of the worlds, contrasted with the other."""
+
+    log_g: Float[Array, " N"]
+    contrast: Contrast
+    weight: Weight | None
+    """How often each row was visited by this half; None where every step is a row of its own."""
+
+
+def contrast_halves(
+    views: Views, arrived: Observations, num_worlds: int, settings: GemSettings, key: PRNGKeyArray
+) -> tuple[Half, Half]:
+    """Each half of the worlds, with all or some of the other half's states as negatives."""
+    if settings.num_negatives:
+        return _contrast_with_drawn(views, arrived, num_worlds, settings, key)
+    if arrived.row is not None:
+        return _contrast_of_table(views, arrived.row, settings)
+    return _contrast_of_steps(views, num_worlds, settings)
+
+
+def reward_of(
+    halves: tuple[Half, Half], rollout: Rollout, settings: GemSettings
+) -> Float[Array, "time worlds"]:
+    """The reward of every step, before normalisation: each state is paid by its own half."""
+    num_steps, num_worlds = rollout.action.shape
+    first, second = (gem_reward(half.log_g, half.contrast, alpha=settings.alpha) for half in halves)
+    row = rollout.arrived.row
+    if row is None or halves[0].weight is None:
+        return jnp.concatenate([first.reshape(num_steps, -1), second.reshape(num_steps, -1)], axis=1)
+    return jnp.where(in_first_half(num_worlds)[None], first[row], second[row])
+
+
+def in_first_half(num_worlds: int) -> Bool[Array, " worlds"]:
+    """Halves by the index of the world: x and x' come from different ones."""
+    return jnp.arange(num_worlds) < num_worlds // 2
+
+
+def adjacency_of(
+    parameters: Parameters, view: Callable[..., Views], views: Views, rollout: Rollout, settings: GemSettings
+) -> Float[Array, ""]:
+    """The adjacency regulariser over every step of the rollout: never across a reset, terminal states included."""
+    num_worlds = rollout.action.shape[1]
+    # A table's rows are the same before and after a step; other observations have to be embedded on both sides.
+    before = views if rollout.seen.row is not None else view(parameters, rollout.seen.rows)
+    embedding_t = spread(rollout.seen, before.embedding, num_worlds)
+    embedding_tp1 = spread(rollout.arrived, views.embedding, num_worlds)
+    size = embedding_t.shape[-1]
+    return adjacency_regulariser(
+        embedding_t.reshape(-1, size),
+        embedding_tp1.reshape(-1, size),
+        huber_offset=settings.huber_offset,
+        huber_exponent=settings.huber_exponent,
+    )
+
+
+def diagnosis(halves: tuple[Half, Half]) -> Metrics:
+    """What tells whether the geometry is sound; see the documentation of the metrics."""
+    entropy = _average(
+        halves, lambda half: mean(-jnp.log(jnp.maximum(half.contrast.similarity, 1e-12)), half.weight)
+    )
+    return {
+        "similarity_mean": _average(halves, lambda half: mean(half.contrast.similarity, half.weight)),
+        "effective_states": jnp.exp(entropy),
+        "log_g": _average(halves, lambda half: mean(half.log_g, half.weight)),
+    }
+
+
+def _average(halves: tuple[Half, Half], number: Callable[[Half], Float[Array, ""]]) -> Float[Array, ""]:
+    """Of a number that each half has."""
+    return 0.5 * (number(halves[0]) + number(halves[1]))
+
+
+def _contrast_of_table(
+    views: Views, row: Int[Array, "time worlds"], settings: GemSettings
+) -> tuple[Half, Half]:
+    """K over the distinct rows once; the histograms of the two halves do the rest."""
+    is_first = jnp.broadcast_to(in_first_half(row.shape[1])[None], row.shape)
+    first, second = (
+        jnp.zeros(views.log_g.shape).at[row].add(half.astype(float)) for half in (is_first, ~is_first)
+    )
+    power = g_power(views.log_g, settings.alpha)
+    similarity = _similarity(views.embedding, views.embedding, settings)
+    return (
+        Half(views.log_g, exact_contrast(similarity, power, second), first),
+        Half(views.log_g, exact_contrast(similarity, power, first), second),
+    )
+
+
+def _contrast_of_steps(views: Views, num_worlds: int, settings: GemSettings) -> tuple[Half, Half]:
+    """All pairs between the steps of the two halves."""
+    first, second = (
+        Views(*halves) for halves in zip(*(_halves(view, num_worlds) for view in views), strict=True)
+    )
+    powers = [g_power(half.log_g, settings.alpha) for half in (first, second)]
+    similarity = _similarity(first.embedding, second.embedding, settings)
+    return (
+        Half(first.log_g, exact_contrast(similarity, powers[1]), None),
+        Half(second.log_g, exact_contrast(similarity.T, powers[0]), None),
+    )
+
+
+def _contrast_with_drawn(
+    views: Views, arrived: Observations, num_worlds: int, settings: GemSettings, key: PRNGKeyArray
+) -> tuple[Half, Half]:
+    """A few negatives for every step, drawn from the steps of the other half: n_neg of the paper."""
+    row = arrived.row
+    rows = jnp.arange(views.log_g.shape[0]) if row is None else row.reshape(-1)
+    first, second = _halves(rows, num_worlds)
+    power = g_power(views.log_g, settings.alpha)
+
+    def contrast(states: Int[Array, " N"], others: Int[Array, " M"], key: PRNGKeyArray) -> Half:
+        shape = (states.shape[0], settings.num_negatives)
+        drawn = others[sample_negatives(key, shape, others.shape[0])]
+        similarity = exponential_similarity_of_pairs(
+            views.embedding[states], views.embedding[drawn], scale=settings.similarity_scale
+        )
+        if settings.similarity == "indicator":
+            similarity = (similarity == 1.0).astype(float)
+        return Half(views.log_g[states], sampled_contrast(similarity, power[drawn]), None)
+
+    first_key, second_key = jax.random.split(key)
+    return contrast(first, second, first_key), contrast(second, first, second_key)
+
+
+def _halves(steps: Shaped[Array, "steps *rest"], num_worlds: int) -> tuple[Array, Array]:
+    """The steps of the first and of the second half of the worlds, from all steps in order of time and world."""
+    by_world = steps.reshape(-1, num_worlds, *steps.shape[1:])
+    split = num_worlds // 2
+    return by_world[:, :split].reshape(-1, *steps.shape[1:]), by_world[:, split:].reshape(
+        -1, *steps.shape[1:]
+    )
+
+
+def _similarity(points: Array, others: Array, settings: GemSettings) -> Float[Array, "N M"]:
+    if settings.similarity == "indicator":
+        return (distances(points, others) == 0).astype(float)
+    return exponential_similarity(points, others, scale=settings.similarity_scale)

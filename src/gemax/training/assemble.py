@@ -1,0 +1,86 @@
+"""From a configuration to the functions of a run."""
+
+import jax.numpy as jnp
+import optax
+
+from gemax.agent.losses import LossSettings
+from gemax.networks import agent_network, torso_and_heads
+from gemax.rewards.base import IntrinsicReward, no_reward
+from gemax.rewards.gem import GemSettings, gem
+from gemax.training.centring import Centring, centre, centring_of_table, empty_centring
+from gemax.training.collect import Eyes
+from gemax.training.config import Config
+from gemax.training.learn import Trainer
+from gemax.worlds.base import World
+from gemax.worlds.registry import make_world
+
+
+def assemble(config: Config, world: World | None = None) -> Trainer:
+    """The trainer of a configuration."""
+    if world is None:
+        world = make_world(config.world, observation=config.observation, reward_free=config.reward_free)
+    centring, eyes = _eyes(world)
+    network = agent_network(
+        world.num_actions,
+        world.horizon,
+        torso_size=config.torso_size,
+        lstm_size=config.lstm_size,
+        head_size=config.head_size,
+        time_buckets=config.time_buckets,
+    )
+    return Trainer(
+        config=config,
+        world=world,
+        eyes=eyes,
+        network=network,
+        optimiser=_optimiser(config, config.learning_rate),
+        reward=_reward(config, world),
+        loss=LossSettings(
+            returns=config.returns,
+            advantage=config.advantage,
+            trace_decay=config.trace_decay,
+            discount=config.discount,
+            entropy_cost=config.entropy_cost,
+        ),
+        centring=centring,
+    )
+
+
+def _eyes(world: World) -> tuple[Centring, Eyes]:
+    if world.finite is None:
+        return empty_centring(world.observation.shape), Eyes(None)
+    table = world.finite.observation_table
+    centring = centring_of_table(table)
+    if world.finite.has_noise:
+        return centring, Eyes(None)
+    return centring, Eyes(centre(centring, table))
+
+
+def _reward(config: Config, world: World) -> IntrinsicReward:
+    if config.method == "none":
+        return no_reward()
+    settings = GemSettings(
+        similarity=config.similarity,
+        similarity_scale=config.similarity_scale,
+        alpha=config.alpha,
+        num_negatives=config.num_negatives,
+        huber_offset=config.huber_offset,
+        huber_exponent=config.huber_exponent,
+        adjacency_scale=config.adjacency_scale,
+        regularisation=config.regularisation,
+        scale=config.intrinsic_scale,
+        shift=config.intrinsic_shift,
+    )
+    network = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size, 1))
+    hidden = world.time_feature if config.hide_time else None
+    return gem(
+        network, config.embedding_size, _optimiser(config, config.reward_learning_rate), settings, hidden
+    )
+
+
+def _optimiser(config: Config, learning_rate: float) -> optax.GradientTransformation:
+    adam = optax.adam(learning_rate, b1=config.adam_beta1, b2=config.adam_beta2)
+    if config.largest_gradient:
+        adam = optax.chain(optax.clip_by_global_norm(config.largest_gradient), adam)
+    # A bad update is skipped, however many there are; the loop counts them and stops.
+    return optax.apply_if_finite(adam, max_consecutive_errors=jnp.iinfo(jnp.int32).max)

@@ -1,0 +1,178 @@
+"""The training step, `alg:moretacomax`: reward → learn → normalise → add → traces → actor-critic."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from gemax.agent.acting import unroll
+from gemax.agent.losses import LossSettings, Trace, actor_critic_loss
+from gemax.core.entropy import shannon_entropy
+from gemax.networks import AgentNetwork, Inputs, Parameters
+from gemax.rewards.base import IntrinsicReward
+from gemax.training.centring import Centring, update_centring
+from gemax.training.collect import Eyes, Steps, collect, rollout_of, start
+from gemax.training.config import Config
+from gemax.training.state import (
+    RETURNS_KEPT,
+    Position,
+    Tally,
+    TrainState,
+    Window,
+    mean_return,
+    tally_returns,
+    tally_visits,
+)
+from gemax.training.traces import empty_window, extend, latest
+from gemax.types import Metrics
+from gemax.worlds.base import World
+
+
+class Trainer(NamedTuple):
+    """The parts that a configuration names, put together. Nothing in here changes."""
+
+    config: Config
+    world: World
+    eyes: Eyes
+    network: AgentNetwork
+    optimiser: optax.GradientTransformation
+    reward: IntrinsicReward
+    loss: LossSettings
+    centring: Centring
+    """Before anything was seen."""
+
+
+def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
+    """Before the first update."""
+    config, world, centring = trainer.config, trainer.world, trainer.centring
+    agent_key, reward_key, worlds_key, run_key = jax.random.split(key, 4)
+    position = start(world, trainer.eyes, centring, trainer.network, config.num_worlds, worlds_key)
+    rows = trainer.eyes.observations(position.seen[None]).rows
+    parameters = trainer.network.init(agent_key, rows)
+    num_squares = 1 if world.finite is None else len(world.finite.square_positions)
+    return TrainState(
+        update=jnp.zeros((), int),
+        key=run_key,
+        position=position,
+        window=empty_window(position, config.trace_length - config.trace_period),
+        parameters=parameters,
+        optimiser=trainer.optimiser.init(parameters),
+        reward=trainer.reward.init(reward_key, rows, config.num_worlds),
+        centring=centring,
+        tally=Tally(jnp.zeros(num_squares), jnp.zeros(RETURNS_KEPT), jnp.zeros((), int)),
+    )
+
+
+def update(trainer: Trainer, state: TrainState) -> tuple[TrainState, Metrics]:
+    """One update: collects steps in the worlds, and learns from them."""
+    key, collect_key, learn_key = jax.random.split(state.key, 3)
+    position, steps = collect(
+        trainer.world,
+        trainer.eyes,
+        state.centring,
+        trainer.network,
+        state.parameters,
+        state.position,
+        trainer.config.trace_period,
+        collect_key,
+    )
+    state = state._replace(key=key, position=position)
+    return learn(trainer, state, steps, learn_key)
+
+
+def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) -> tuple[TrainState, Metrics]:
+    """Learns from new steps, wherever they come from."""
+    config = trainer.config
+    rollout = rollout_of(trainer.eyes, steps)
+    intrinsic, reward_state, reward_metrics = trainer.reward.step(state.reward, rollout, key)
+    extrinsic = 0.0 if config.reward_free else steps.reward
+    mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
+    window = extend(state.window, steps, mixed)
+    parameters, optimiser, agent_metrics = _actor_critic_step(trainer, state, window)
+    tally = tally_returns(state.tally, steps.episode_return, steps.terminated | steps.truncated)
+    tally = tally_visits(tally, steps.square, config.visit_decay)
+    centring = state.centring
+    if trainer.eyes.table is None:
+        centring = _seen_by(trainer, centring, steps)
+    state = state._replace(
+        update=state.update + 1,
+        window=latest(window, config.trace_length - config.trace_period),
+        parameters=parameters,
+        optimiser=optimiser,
+        reward=reward_state,
+        centring=centring,
+        tally=tally,
+    )
+    metrics = {"intrinsic_reward": jnp.mean(intrinsic), **reward_metrics, **agent_metrics}
+    return state, metrics | _tally_metrics(state) | _skipped(state)
+
+
+def intrinsic_weight(config: Config, update: Array) -> Float[Array, ""]:
+    """One, or on its way down to zero."""
+    if not config.anneal_updates:
+        return jnp.ones(())
+    return jnp.maximum(1.0 - update / config.anneal_updates, 0.0)
+
+
+def _actor_critic_step(trainer: Trainer, state: TrainState, window: Window):
+    def loss(parameters: Parameters):
+        logits, values = _unroll_window(trainer, parameters, window, state.position)
+        trace = Trace(
+            window.action,
+            window.log_probability,
+            window.reward,
+            window.ends,
+            window.bootstraps,
+            window.is_valid,
+        )
+        return actor_critic_loss(logits[:-1], values[:-1], values[1:], trace, trainer.loss)
+
+    (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(state.parameters)
+    updates, optimiser = trainer.optimiser.update(gradient, state.optimiser, state.parameters)
+    parameters = optax.apply_updates(state.parameters, updates)
+    return parameters, optimiser, metrics | {"agent_loss": total}
+
+
+def _unroll_window(trainer: Trainer, parameters: Parameters, window: Window, position: Position):
+    """Logits and values of the window's steps, and of the position after them, whose value stands for the rest."""
+    seen, inputs, is_first = jax.tree.map(
+        lambda steps, after: jnp.concatenate([steps, after[None]]),
+        (window.seen, Inputs(*window.inputs), window.is_first),
+        (position.seen, Inputs(*position.inputs), position.is_first),
+    )
+    memory = jax.tree.map(lambda leaf: leaf[0], window.memory)
+    return unroll(trainer.network, parameters, trainer.eyes.observations(seen), inputs, is_first, memory)
+
+
+def _seen_by(trainer: Trainer, centring: Centring, steps: Steps) -> Centring:
+    """Centring moves with what was seen; observations of finite worlds are centred once and for all."""
+    if trainer.world.finite is not None:
+        return centring
+    # Steps hold centred observations: undo it with what they were centred by.
+    deviation = jnp.sqrt(centring.variance + 1e-8)
+    raw = steps.arrived.reshape(-1, *centring.mean.shape) * deviation[None] + centring.mean[None]
+    return update_centring(centring, raw)
+
+
+def _tally_metrics(state: TrainState) -> Metrics:
+    visits, total = state.tally.visits, jnp.sum(state.tally.visits)
+    probability = visits / jnp.maximum(total, 1e-12)
+    return {
+        "return": mean_return(state.tally),
+        "episodes": state.tally.num_returns.astype(float),
+        "visitation_entropy": shannon_entropy(probability),
+        "coverage": jnp.mean(probability > 0.01 / len(visits)),
+    }
+
+
+def _skipped(state: TrainState) -> Metrics:
+    """Updates that were not finite and therefore left out: since the start, and without a good one in between."""
+    trees = (state.optimiser, state.reward)
+    totals = optax.tree_utils.tree_get_all_with_path(trees, "total_notfinite")
+    in_a_row = optax.tree_utils.tree_get_all_with_path(trees, "notfinite_count")
+    return {
+        "skipped_updates": sum(count for _, count in totals) + jnp.zeros(()),
+        "bad_in_a_row": jnp.max(jnp.asarray([count for _, count in in_a_row])).astype(float),
+    }

@@ -1,0 +1,265 @@
+"""The metrics file is the truth and raises; every other sink may fail, and the run goes on."""
+
+import logging
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import jax.numpy as jnp
+import pytest
+from tensorboardX.proto.event_pb2 import Event
+
+from gemax.runs.directory import RunDirectory, create_run, read_metrics
+from gemax.runs.sinks import Sink, all_of, guarded, jsonl_sink, tensorboard_sink, wandb_sink
+
+
+class Memory:
+    """A sink that remembers, and goes wrong where it is told to."""
+
+    def __init__(self, fail_at=None, hang_at=None):
+        self.written, self.is_closed = [], False
+        self.fail_at, self.hang_at = fail_at, hang_at
+        self.release = threading.Event()
+
+    def meet_fate(self, moment):
+        if moment == self.fail_at:
+            raise RuntimeError("out of luck")
+        if moment == self.hang_at:
+            self.release.wait(30)
+
+    def open(self):
+        self.meet_fate("open")
+        return Sink(self.write, self.close)
+
+    def write(self, update, metrics):
+        self.meet_fate(update)
+        self.written.append((update, metrics))
+
+    def close(self):
+        self.meet_fate("close")
+        self.is_closed = True
+
+
+def warnings_in(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_the_metrics_file_raises(tmp_path):
+    sink = jsonl_sink(RunDirectory(tmp_path / "gone"))
+    with pytest.raises(FileNotFoundError):
+        sink.write(1, {"loss": 0.5})
+
+
+def test_several_sinks_get_the_same_and_are_all_closed(tmp_path):
+    memory, failing = Memory(), Memory(fail_at="close")
+    with create_run(tmp_path / "run", {}) as run:
+        sink = all_of([jsonl_sink(run), failing.open(), memory.open()])
+        sink.write(1, {"loss": 0.5})
+        with pytest.raises(RuntimeError, match="luck"):
+            sink.close()
+    assert read_metrics(run.metrics) == [{"update": 1, "loss": 0.5}]
+    assert memory.written == [(1, {"loss": 0.5})]
+    assert memory.is_closed
+
+
+# Guards
+
+
+def test_a_guarded_sink_gets_everything_in_order_and_is_closed(caplog):
+    memory = Memory()
+    sink = guarded("Memory", memory.open)
+    for update in range(100):
+        sink.write(update, {"loss": jnp.float32(update), "bad": jnp.nan})
+    sink.close()
+    assert memory.written == [(update, {"loss": float(update), "bad": None}) for update in range(100)]
+    assert memory.is_closed
+    assert warnings_in(caplog) == []
+
+
+@pytest.mark.parametrize("moment", ["open", 0, 3, "close"])
+def test_a_sink_that_raises_gives_one_warning_and_is_switched_off(caplog, moment):
+    memory = Memory(fail_at=moment)
+    sink = guarded("Memory", memory.open)
+    for update in range(20):
+        sink.write(update, {})
+        time.sleep(0.001)
+    sink.close()
+    sink.close()
+    assert len(warnings_in(caplog)) == 1
+    assert "Memory is switched off: RuntimeError: out of luck" in warnings_in(caplog)[0]
+    assert len(memory.written) == {"open": 0, 0: 0, 3: 3, "close": 20}[moment]
+
+
+@pytest.mark.parametrize("moment", ["open", 0, 3, "close"])
+def test_a_sink_that_hangs_delays_nothing_but_the_end_and_that_not_for_long(caplog, moment):
+    memory = Memory(hang_at=moment)
+    start = time.monotonic()
+    sink = guarded("Memory", memory.open, patience_seconds=0.2)
+    for update in range(20):
+        sink.write(update, {})
+    assert time.monotonic() - start < 0.15
+    sink.close()
+    assert 0.2 <= time.monotonic() - start < 2.0
+    assert warnings_in(caplog) == [
+        "Memory is switched off: it did not finish within 0.2 s. The run goes on, and logs to its own file."
+    ]
+    memory.release.set()
+
+
+def test_a_sink_that_hangs_through_a_long_run_holds_little_memory_and_is_switched_off(caplog):
+    memory = Memory(hang_at=0)
+    sink = guarded("Memory", memory.open, longest_queue=10)
+    for update in range(1_000):
+        sink.write(update, {})
+    start = time.monotonic()
+    sink.close()
+    assert time.monotonic() - start < 0.5
+    assert len(warnings_in(caplog)) == 1
+    assert "10 updates behind" in warnings_in(caplog)[0]
+    memory.release.set()
+
+
+def test_metrics_that_cannot_be_written_switch_off_only_the_sink(caplog):
+    sink = guarded("Memory", Memory().open)
+    sink.write(1, {"a": object()})
+    sink.close()
+    assert len(warnings_in(caplog)) == 1
+
+
+def test_a_sink_that_tries_to_end_the_program_does_not(caplog):
+    def leave():
+        sys.exit("no login")
+
+    sink = guarded("Memory", leave)
+    sink.close()
+    assert "SystemExit: no login" in warnings_in(caplog)[0]
+
+
+def test_a_program_ends_while_a_sink_hangs():
+    code = """
+import time
+from gemax.runs.sinks import guarded
+sink = guarded("Memory", lambda: time.sleep(600), patience_seconds=0.1)
+sink.write(1, {})
+sink.close()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert result.returncode == 0
+    assert result.stderr.count("Memory is switched off") == 1
+
+
+# TensorBoard
+
+
+def events_in(folder):
+    """What TensorBoard would read: records of a length, its checksum, the event, and its checksum."""
+    events = []
+    for path in sorted(folder.glob("events.out.tfevents.*")):
+        content = path.read_bytes()
+        while content:
+            (length,) = struct.unpack("<Q", content[:8])
+            events.append(Event.FromString(content[12 : 12 + length]))
+            content = content[12 + length + 4 :]
+    return events
+
+
+def test_tensorboard_gets_every_number(tmp_path, caplog):
+    sink = tensorboard_sink(tmp_path / "run" / "tensorboard")
+    sink.write(10, {"loss": 0.5, "episodes": 3, "nan": float("nan"), "text": "a", "list": [1]})
+    sink.write(20, {"loss": 0.25})
+    sink.close()
+    values = [
+        (event.step, value.tag, value.simple_value)
+        for event in events_in(tmp_path / "run" / "tensorboard")
+        for value in event.summary.value
+    ]
+    assert values == [(10, "loss", 0.5), (10, "episodes", 3.0), (20, "loss", 0.25)]
+    assert warnings_in(caplog) == []
+
+
+def test_tensorboard_is_told_where_a_resumed_run_starts(tmp_path):
+    sink = tensorboard_sink(tmp_path, first_update=21)
+    sink.close()
+    assert [event.step for event in events_in(tmp_path) if event.HasField("session_log")] == [21]
+
+
+def test_tensorboard_on_a_bad_disk_does_not_stop_a_run(tmp_path, caplog):
+    (tmp_path / "tensorboard").write_text("a file in the way")
+    sink = tensorboard_sink(tmp_path / "tensorboard")
+    sink.write(1, {"loss": 0.5})
+    sink.close()
+    assert len(warnings_in(caplog)) == 1
+    assert "TensorBoard is switched off: FileExistsError" in warnings_in(caplog)[0]
+
+
+# Packages that are missing, and W&B in miniature
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "open_sink"),
+    [
+        ("tensorboardX", "tensorboard", lambda folder: tensorboard_sink(folder)),
+        ("wandb", "wandb", lambda folder: wandb_sink(folder, "gemax", "run", {})),
+    ],
+)
+def test_a_missing_package_is_told_with_the_command_that_installs_it(
+    tmp_path, monkeypatch, package, extra, open_sink
+):
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == package else pytest.fail(name)
+    )
+    with pytest.raises(ValueError, match=rf"needs {package}\. .*pip install 'gemax\[{extra}\]'"):
+        open_sink(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+WANDB = """
+class Run:
+    def __init__(self, **settings):
+        self.file = open(settings["dir"] + "/log", "w")
+        print({name: settings[name] for name in ("project", "name", "config")}, file=self.file)
+    def log(self, metrics, step):
+        print(step, metrics, file=self.file)
+    def finish(self):
+        self.file.close()
+
+init = Run
+"""
+
+
+@pytest.fixture
+def fake_wandb(tmp_path, monkeypatch):
+    """Installs something under the name of wandb."""
+
+    def install(source):
+        (tmp_path / "packages").mkdir()
+        (tmp_path / "packages" / "wandb.py").write_text(source)
+
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    yield install
+    sys.modules.pop("wandb", None)
+
+
+def test_wandb_gets_every_number(tmp_path, fake_wandb, caplog):
+    fake_wandb(WANDB)
+    sink = wandb_sink(tmp_path / "run", "gemax", "two-rooms", {"seed": 1})
+    sink.write(5, {"loss": 0.5, "nan": float("nan")})
+    sink.close()
+    assert (tmp_path / "run" / "log").read_text().splitlines() == [
+        "{'project': 'gemax', 'name': 'two-rooms', 'config': {'seed': 1}}",
+        "5 {'loss': 0.5}",
+    ]
+    assert warnings_in(caplog) == []
+
+
+def test_a_broken_wandb_does_not_stop_a_run(tmp_path, fake_wandb, caplog):
+    fake_wandb("raise ImportError('wrong protobuf')")
+    sink = wandb_sink(tmp_path / "run", "gemax", "two-rooms", {})
+    sink.write(5, {"loss": 0.5})
+    sink.close()
+    assert warnings_in(caplog) == [
+        "Weights & Biases is switched off: ImportError: wrong protobuf. The run goes on, and logs to its own file."
+    ]
