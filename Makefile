@@ -7,7 +7,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 .PHONY: train test check lint types imports docs test-slow clean
 
 train: $(VENV)/.installed
-	$(BIN)/gemax reproduce fig1 --out runs/fig1
+	$(BIN)/gemax train two-rooms
 
 test: check
 	$(BIN)/python -m pytest

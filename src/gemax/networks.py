@@ -47,20 +47,20 @@ class Inputs(NamedTuple):
 class Tables(NamedTuple):
     """The terms of the LSTM's input for every action and time, and for a reward of one."""
 
-    action: Float[Array, "actions_and_none 4H"]
-    reward: Float[Array, " 4H"]
-    time: Float[Array, "times 4H"]
+    action: Float[Array, "actions_and_none gates"]
+    reward: Float[Array, " gates"]
+    time: Float[Array, "times gates"]
 
 
 class AgentNetwork(NamedTuple):
     """Policy and value over an LSTM, as pure functions."""
 
     init: Callable[[PRNGKeyArray, Float[Array, "rows *shape"]], Parameters]
-    row_terms: Callable[[Parameters, Float[Array, "rows *shape"]], Float[Array, "rows 4H"]]
+    row_terms: Callable[[Parameters, Float[Array, "rows *shape"]], Float[Array, "rows gates"]]
     """The term of the LSTM's input for each observation, its bias included."""
     tables: Callable[[Parameters], Tables]
     """The other terms."""
-    step: Callable[[Parameters, Float[Array, "worlds 4H"], Memory], Memory]
+    step: Callable[[Parameters, Float[Array, "worlds gates"], Memory], Memory]
     """One step of the LSTM, from its summed input."""
     heads: Callable[
         [Parameters, Float[Array, "*batch H"]], tuple[Float[Array, "*batch A"], Float[Array, "*batch"]]
@@ -108,7 +108,7 @@ def agent_network(
             "value": value_head.init(value_key, hidden),
         }
 
-    def row_terms(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows 4H"]:
+    def row_terms(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows gates"]:
         features = torso.apply(parameters["torso"], rows)
         return features @ parameters["lstm"]["input"][:torso_size] + parameters["lstm"]["bias"][None]
 
@@ -121,7 +121,7 @@ def agent_network(
             time=times @ kernel[num_actions + 1 :],
         )
 
-    def step(parameters: Parameters, inputs: Float[Array, "worlds 4H"], memory: Memory) -> Memory:
+    def step(parameters: Parameters, inputs: Float[Array, "worlds gates"], memory: Memory) -> Memory:
         gates = inputs + memory.hidden @ parameters["lstm"]["hidden"]
         enter, forget, new, leave = jnp.split(gates, 4, axis=-1)
         cell = jax.nn.sigmoid(forget) * memory.cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
@@ -138,8 +138,8 @@ def agent_network(
 
 
 def lstm_inputs(
-    tables: Tables, row_terms: Float[Array, "*batch 4H"], inputs: Inputs
-) -> Float[Array, "*batch 4H"]:
+    tables: Tables, row_terms: Float[Array, "*batch gates"], inputs: Inputs
+) -> Float[Array, "*batch gates"]:
     """What enters the LSTM: the sum of the four terms."""
     reward = inputs.previous_reward[..., None] * tables.reward.reshape((1,) * inputs.time.ndim + (-1,))
     return row_terms + tables.action[inputs.previous_action] + tables.time[inputs.time] + reward

@@ -1,13 +1,16 @@
+import subprocess
+import sys
+
 import pytest
 
 from gemax.cli import main
 from gemax.worlds.registry import WORLDS
 
 
-def test_listing_has_every_world_with_its_figures(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    assert main(["worlds"]) == 0
-    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
+def test_listing_has_every_world_with_its_figures():
+    command = [sys.executable, "-m", "gemax.cli", "worlds"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    lines = {line.split()[0]: line.split() for line in answer.stdout.splitlines() if line.strip()}
     assert set(WORLDS) <= set(lines)
     assert lines["two-rooms"] == ["two-rooms", "72×56×3", "30", "71", "71", "22", "4.251"]
     assert lines["sixteen-leaves"] == ["sixteen-leaves", "136×152×3", "18", "95", "1520", "15–17", "4.438"]

@@ -37,7 +37,7 @@ def rollout(world):
     return drive
 
 
-@settings(max_examples=5)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 1000))
 def test_ends_arrive_exactly_once_with_their_observation_reward_and_flags(world, rollout, seed):
     """Under automatic resets, against the world stepped by hand without any."""

@@ -22,7 +22,7 @@ def act(
     network: AgentNetwork,
     parameters: Parameters,
     tables: Tables,
-    row_terms: Float[Array, "worlds 4H"],
+    row_terms: Float[Array, "worlds gates"],
     inputs: Inputs,
     memory: Memory,
     key: PRNGKeyArray,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 
 from gemax.core.ceiling import entropy_ceiling
-from gemax.runs.checkpoints import load_checkpoint, save_checkpoint
+from gemax.runs.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
 from gemax.runs.directory import RunDirectory, create_run, read_metrics, resume_run
 from gemax.runs.pictures import draw_pictures
 from gemax.runs.provenance import provenance
@@ -43,14 +43,21 @@ class Stop:
         self.signal: int | None = None
 
 
-def start_run(config: Config, path: Path, *, watch: Watch | None = None, sinks: tuple[Sink, ...] = ()) -> Run:
+def start_run(
+    config: Config,
+    path: Path,
+    *,
+    watch: Watch | None = None,
+    sinks: tuple[Sink, ...] = (),
+    tell: Callable[[str], None] = print,
+) -> Run:
     """Trains from the beginning, into a new run directory."""
     trainer = assemble(config)
     with create_run(path, dataclasses.asdict(config)) as run:
         state = begin(trainer)
         # Saved at once, so that a run can be resumed whenever it is killed.
         _save(run, trainer, state, seconds=0.0)
-        return _drive(trainer, run, state, 0.0, watch, sinks)
+        return _drive(trainer, run, state, 0.0, watch, sinks, tell)
 
 
 def resume(
@@ -71,7 +78,7 @@ def resume(
             tell(message)
         # The loop donates its state: numpy arrays become buffers of their own.
         state = jax.tree.map(jax.numpy.array, loaded.tree)
-        return _drive(trainer, run, state, float(loaded.facts["seconds"]), watch, sinks)
+        return _drive(trainer, run, state, float(loaded.facts["seconds"]), watch, sinks, tell)
 
 
 def _drive(
@@ -81,6 +88,7 @@ def _drive(
     seconds_before: float,
     watch: Watch | None,
     sinks: tuple[Sink, ...],
+    tell: Callable[[str], None],
 ) -> Run:
     config, started = trainer.config, time.monotonic()
     ceiling = (
@@ -93,26 +101,46 @@ def _drive(
     with contextlib.ExitStack() as at_the_end, _listening() as stop:
         at_the_end.callback(sink.close)
         for state, numbers in train(trainer, state):  # noqa: B020 the state goes on
+            # Asked once: a signal that comes later in this round is for the next one, which saves again.
+            is_stopping = stop.signal is not None
             update, seconds = int(state.update), seconds_before + time.monotonic() - started
             metrics = _record(config, update, seconds, numbers, ceiling)
             sink.write(update, metrics)
-            ends = update >= config.updates or stop.signal is not None
-            if ends or update // config.checkpoint_every > saved // config.checkpoint_every:
-                _save(run, trainer, state, seconds)
+            is_last = is_stopping or update >= config.updates
+            if is_last or update // config.checkpoint_every > saved // config.checkpoint_every:
+                _save_or_tell(run, trainer, state, seconds, is_last, tell)
                 saved = update
             if watch is not None:
                 watch(metrics)
-            if stop.signal is not None:
+            if is_stopping:
                 break
     summary = _summary(trainer, run, state, seconds, ceiling)
     run.write_summary(summary)
     draw_pictures(run.path, trainer, state, read_metrics(run.metrics), ceiling)
-    return Run(run.path, summary, stop.signal)
+    return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
 
 def _save(run: RunDirectory, trainer: Trainer, state: TrainState, seconds: float) -> None:
     facts = {"seconds": seconds, **provenance()}
     save_checkpoint(run.checkpoints, int(state.update), state, facts, keep=trainer.config.keep_checkpoints)
+
+
+def _save_or_tell(
+    run: RunDirectory,
+    trainer: Trainer,
+    state: TrainState,
+    seconds: float,
+    is_last: bool,
+    tell: Callable[[str], None],
+) -> None:
+    """A full disk must not end a run: the checkpoint before is still there, and the next one may fit."""
+    try:
+        _save(run, trainer, state, seconds)
+    except OSError as error:
+        words = f"the checkpoint of update {int(state.update)} could not be written to {run.checkpoints}: {error}."
+        if is_last:
+            raise CheckpointError(f"{words} The ones before it are kept: make room and resume.") from error
+        tell(f"Warning: {words} Training goes on; the next checkpoint is tried in its turn.")
 
 
 def _record(

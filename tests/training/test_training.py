@@ -1,0 +1,245 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gemax.training.assemble import assemble
+from gemax.training.collect import Eyes, collect, rollout_of, start
+from gemax.training.config import CHOICES, LAPTOP, Config, config_from, laptop
+from gemax.training.evaluate import evaluate
+from gemax.training.learn import initial_state, intrinsic_weight, learn, update
+from gemax.training.loop import NumericalError, begin, train, updates_in_a_call
+from gemax.training.state import RETURNS_KEPT, Tally, mean_return, tally_returns
+from gemax.worlds.registry import WORLDS
+
+SMALL = {
+    "num_worlds": 8, "trace_length": 6, "trace_period": 6, "lstm_size": 8, "torso_size": 16, "head_size": 8,
+    "embedding_size": 4, "updates_per_call": 2, "updates": 4,
+}  # fmt: skip
+
+
+def small(world="two-rooms", **changes):
+    return laptop(world, **{**SMALL, **changes})
+
+
+@pytest.mark.parametrize(
+    "world",
+    # One with a table, one with noise, one with vectors; the others take the same ways.
+    ["two-keys", "two-rooms-noisy", "mountain-car"]
+    + [
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("two-rooms", "sixteen-leaves", "cartpole-swingup")
+    ],
+)
+def test_every_world_trains(world):
+    trainer = assemble(small(world))
+    states = list(train(trainer, begin(trainer)))
+    assert [int(metrics["episodes"]) >= 0 for _, metrics in states] == [True, True]
+    state, metrics = states[-1]
+    assert int(state.update) == 4
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.parameters))
+
+
+@pytest.mark.parametrize("method", CHOICES["method"])
+def test_every_method_trains_through_overlapping_traces(method):
+    trainer = assemble(small(method=method, trace_length=9, trace_period=4))
+    state, metrics = list(train(trainer, begin(trainer)))[-1]
+    assert state.window.action.shape == (5, 8)
+    assert state.window.is_valid.all()
+    assert np.isfinite(metrics["agent_loss"])
+
+
+def test_table_and_single_observations_collect_and_learn_the_same():
+    """The whole update, through the table of observations and without it."""
+    trainer = assemble(small(reward_learning_rate=1e-5, learning_rate=1e-5))
+    plain = trainer._replace(eyes=Eyes(None))
+    state, plain_state = (
+        jax.jit(lambda key, t=t: initial_state(t, key))(jax.random.key(0)) for t in (trainer, plain)
+    )
+    jax.tree.map(np.testing.assert_array_equal, state.parameters, plain_state.parameters)
+    (fast, fast_metrics), (slow, slow_metrics) = (
+        jax.jit(lambda s, t=t: update(t, s))(s) for t, s in ((trainer, state), (plain, plain_state))
+    )
+    np.testing.assert_array_equal(fast.position.world.number, slow.position.world.number)
+    for name, value in fast_metrics.items():
+        np.testing.assert_allclose(value, slow_metrics[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_collected_steps_are_what_the_world_did():
+    trainer = assemble(small())
+    state = begin(trainer)
+    position = start(trainer.world, trainer.eyes, trainer.centring, trainer.network, 8, jax.random.key(1))
+    after, steps = collect(
+        trainer.world,
+        trainer.eyes,
+        trainer.centring,
+        trainer.network,
+        state.parameters,
+        position,
+        70,
+        jax.random.key(2),
+    )
+    ends = np.asarray(steps.terminated | steps.truncated)
+    assert ends.sum() >= 16
+    # What is seen next is where one arrived, or a start.
+    continues = ~ends[:-1]
+    np.testing.assert_array_equal(
+        np.asarray(steps.seen)[1:][continues], np.asarray(steps.arrived)[:-1][continues]
+    )
+    np.testing.assert_array_equal(np.asarray(steps.is_first)[1:], ends[:-1])
+    np.testing.assert_array_equal(np.asarray(steps.inputs.time)[1:][ends[:-1]], 0)
+    assert (np.asarray(steps.inputs.previous_action)[1:][ends[:-1]] == 5).all()
+    np.testing.assert_array_equal(
+        np.asarray(steps.inputs.previous_action)[1:][continues], np.asarray(steps.action)[:-1][continues]
+    )
+    rollout = rollout_of(trainer.eyes, steps)
+    squares = np.asarray(trainer.world.finite.model.square)
+    first_state_of_row = {
+        int(row): i for i, row in reversed(list(enumerate(trainer.world.finite.rows_of_states)))
+    }
+    row = np.asarray(rollout.arrived.row)[3, 2]
+    assert squares[first_state_of_row[int(row)]] == np.asarray(rollout.square)[3, 2]
+    assert after.is_first.shape == (8,)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_another():
+    trainer = assemble(small())
+    call = jax.jit(lambda key: update(trainer, initial_state(trainer, key)))
+    (one, metrics), (same, same_metrics), (other, _) = (call(jax.random.key(seed)) for seed in (3, 3, 4))
+    assert {name: float(value) for name, value in metrics.items()} == {
+        name: float(value) for name, value in same_metrics.items()
+    }
+    jax.tree.map(np.testing.assert_array_equal, one.parameters, same.parameters)
+    pairs = zip(jax.tree.leaves(one.parameters), jax.tree.leaves(other.parameters), strict=True)
+    assert any((a != b).any() for a, b in pairs)
+
+
+def test_without_reward_the_extrinsic_one_does_not_count():
+    trainer = assemble(small("mountain-car", reward_free=True))
+    state = begin(trainer)
+    _, steps = jax.jit(
+        lambda state: collect(
+            trainer.world,
+            trainer.eyes,
+            state.centring,
+            trainer.network,
+            state.parameters,
+            state.position,
+            6,
+            state.key,
+        )
+    )(state)
+    learn_from = jax.jit(lambda steps: learn(trainer, state, steps, jax.random.key(0))[0])
+    following, dearer = learn_from(steps), learn_from(steps._replace(reward=steps.reward * 100))
+    jax.tree.map(np.testing.assert_array_equal, following.parameters, dearer.parameters)
+
+
+def test_intrinsic_reward_can_be_annealed_to_zero():
+    config = small(anneal_updates=100)
+    weights = [float(intrinsic_weight(config, jnp.asarray(update))) for update in (0, 50, 100, 200)]
+    np.testing.assert_allclose(weights, [1.0, 0.5, 0.0, 0.0])
+    assert intrinsic_weight(small(), jnp.asarray(10**6)) == 1
+
+
+def test_updates_that_are_not_finite_are_skipped_and_ten_in_a_row_stop_the_run():
+    trainer = assemble(small(updates=20, updates_per_call=10))
+    state = begin(trainer)
+    before = jax.tree.map(np.asarray, state.parameters)
+    poisoned = state._replace(
+        reward=state.reward._replace(
+            parameters=jax.tree.map(lambda leaf: leaf * jnp.nan, state.reward.parameters)
+        )
+    )
+    with pytest.raises(
+        NumericalError, match=r"10 updates in a row were not finite, from update 1 on; not finite: .*gem_loss"
+    ):
+        list(train(trainer, poisoned))
+    after, metrics = jax.jit(lambda s: update(trainer, s))(
+        poisoned._replace(
+            **begin(trainer)._replace(reward=None)._asdict() | {"reward": begin_poisoned(trainer)}
+        )
+    )
+    assert metrics["skipped_updates"] == 2
+    jax.tree.map(np.testing.assert_array_equal, before, after.parameters)
+    assert np.isfinite(after.reward.normaliser.mean)
+
+
+def begin_poisoned(trainer):
+    reward = begin(trainer).reward
+    return reward._replace(parameters=jax.tree.map(lambda leaf: leaf * jnp.nan, reward.parameters))
+
+
+def test_the_ring_holds_the_last_returns_in_order():
+    tally = Tally(jnp.zeros(1), jnp.zeros(RETURNS_KEPT), jnp.zeros((), int))
+    rng, truth = np.random.default_rng(0), []
+    for _ in range(30):
+        returns, ends = rng.normal(size=(10, 8)).astype(np.float32), rng.uniform(size=(10, 8)) < 0.6
+        truth += returns[ends].tolist()
+        tally = tally_returns(tally, jnp.asarray(returns), jnp.asarray(ends))
+        np.testing.assert_allclose(mean_return(tally), np.mean(truth[-RETURNS_KEPT:]), atol=1e-5)
+    assert len(truth) > RETURNS_KEPT
+    assert int(tally.num_returns) == len(truth)
+
+
+def test_evaluation_plays_whole_episodes_of_the_frozen_policy():
+    trainer = assemble(small())
+    state = begin(trainer)
+    evaluation = evaluate(trainer, state, 100, jax.random.key(0))
+    assert evaluation.returns.shape == (100,)
+    np.testing.assert_array_equal(evaluation.visits.sum(axis=1), evaluation.lengths)
+    assert evaluation.lengths.max() == 30
+    again = evaluate(trainer, state, 100, jax.random.key(0))
+    np.testing.assert_array_equal(evaluation.visits, again.visits)
+    greedy = evaluate(trainer, state, 50, jax.random.key(0), greedy=True)
+    assert len(np.unique(greedy.visits, axis=0)) == 1  # one start, one goal: always the same episode
+
+
+@pytest.mark.parametrize(
+    ("updates", "at_most", "expected"), [(600, 10, 10), (7, 10, 7), (22, 10, 2), (13, 10, 1)]
+)
+def test_calls_fill_a_run_exactly(updates, at_most, expected):
+    assert updates_in_a_call(updates, at_most) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_worlds": 4}, "num_worlds must be at least 8 for gem.*got 4"),
+        ({"updates": 0}, "updates must be at least 1; got 0"),
+        ({"trace_period": 40}, r"trace_period must be at most trace_length \(30\); got 40"),
+        ({"trace_period": 10, "returns": "averaged"}, "returns must be vtrace where trace_period"),
+    ],
+)
+def test_wrong_configurations_are_refused_with_field_and_choices(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**changes)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_wrong_choices_are_refused_with_the_right_ones(name):
+    config = Config()
+    object.__setattr__(config, name, "nonsense")  # past the type checker that tests put around everything
+    with pytest.raises(ValueError, match=f"{name} must be one of {', '.join(CHOICES[name])}; got 'nonsense'"):
+        config.__post_init__()
+
+
+def test_a_configuration_survives_its_file():
+    config = laptop("sixteen-leaves", seed=7)
+    assert config_from(dataclasses.asdict(config)) == config
+    with pytest.raises(ValueError, match=r"unknown fields .learning_speed."):
+        config_from({**dataclasses.asdict(config), "learning_speed": 1})
+
+
+def test_every_world_has_a_preset():
+    assert set(LAPTOP) == set(WORLDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_two_rooms_are_solved_in_500_updates(seed):
+    trainer = assemble(laptop("two-rooms", updates=500, seed=seed))
+    returns = [metrics["return"] for _, metrics in train(trainer, begin(trainer))]
+    assert max(returns) >= 0.95
