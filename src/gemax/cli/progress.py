@@ -4,7 +4,7 @@ import signal
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from rich import progress as bars
 from rich.console import Console
@@ -33,7 +33,7 @@ class Progress:
         self._task = self._bar.add_task("compiling", total=updates, words="")
         self._said = 0.0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Progress":
         """Draws the line."""
         self._console.print(f"Run directory: {self._path}", highlight=False)
         if not self._console.is_terminal:

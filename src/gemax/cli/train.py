@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, Suppress, arg
 
-from gemax.training.config import Config, laptop
+from gemax.training.config import LAPTOP, Config, laptop
 
 
 @dataclass(frozen=True)
@@ -16,15 +16,26 @@ class TrainArguments(Config):
 
     world: Annotated[Positional[str], arg(metavar="WORLD")] = "two-rooms"
     """What to explore; `gemax worlds` lists them."""
+    map: Annotated[Path | None, arg(metavar="FILE")] = None
+    """A map of your own to explore instead, as a text file; see also `--horizon`."""
+    map_text: Suppress[str] = ""
     out: Path | None = None
     """The run directory. By default runs/WORLD-METHOD-SEED, numbered if that is taken."""
     tensorboard: bool = False
     """Also write TensorBoard events into the run directory."""
 
+    def __post_init__(self) -> None:
+        """Looks at nothing yet: `config` does, once everything was read."""
+
     @property
     def config(self) -> Config:
-        """What the run depends on."""
-        return Config(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Config)})
+        """What the run depends on: a map as it is now, not the name of its file."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Config)}
+        if self.map is not None:
+            from gemax.worlds.maps import text_of
+
+            fields |= {"world": self.map.stem, "map_text": text_of(self.map)}
+        return Config(**fields)
 
 
 def train(arguments: list[str]) -> int:
@@ -32,7 +43,7 @@ def train(arguments: list[str]) -> int:
     import tyro
 
     # The world's preset is the default that `--help` shows and that flags change.
-    world = next((argument for argument in arguments if not argument.startswith("-")), "two-rooms")
+    world = next((argument for argument in arguments if argument in LAPTOP), "two-rooms")
     default = TrainArguments(**dataclasses.asdict(laptop(world)))
     parsed = tyro.cli(TrainArguments, default=default, args=arguments, prog="gemax train")
     return run_and_tell(parsed)
@@ -43,10 +54,10 @@ def run_and_tell(arguments: TrainArguments) -> int:
     from gemax.cli.progress import Progress, tell_outcome
     from gemax.runs.session import start_run
     from gemax.runs.sinks import tensorboard_sink
-    from gemax.worlds.registry import make_world
+    from gemax.training.assemble import world_of
 
     config = arguments.config
-    make_world(config.world)  # an unknown world is refused before a folder is made for it
+    world_of(config)  # an unknown world or a bad map is refused before a folder is made for it
     path = arguments.out or free_path(Path("runs"), f"{config.world}-{config.method}-{config.seed}")
     path.parent.mkdir(parents=True, exist_ok=True)
     sinks = (tensorboard_sink(path / "tensorboard"),) if arguments.tensorboard else ()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import jax
 
 from gemax.core.ceiling import entropy_ceiling
 from gemax.runs.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
-from gemax.runs.directory import RunDirectory, create_run, read_metrics, resume_run
+from gemax.runs.directory import RunDirectory, check_space, create_run, read_metrics, resume_run
 from gemax.runs.pictures import draw_pictures
 from gemax.runs.provenance import provenance
 from gemax.runs.sinks import Sink, all_of, jsonl_sink
@@ -53,6 +54,8 @@ def start_run(
 ) -> Run:
     """Trains from the beginning, into a new run directory."""
     trainer = assemble(config)
+    like = _shapes(trainer)
+    check_space(path, (config.keep_checkpoints + 1) * _size(like))
     with create_run(path, dataclasses.asdict(config)) as run:
         state = begin(trainer)
         # Saved at once, so that a run can be resumed whenever it is killed.
@@ -72,8 +75,12 @@ def resume(
         for message in run.messages:
             tell(message)
         trainer = assemble(config_from(run.read_config()))
-        like = jax.eval_shape(partial(initial_state, trainer), jax.random.key(0))
-        loaded = load_checkpoint(run.checkpoints, like)
+        if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
+            tell("Nothing was saved yet: this run starts from its beginning.")
+            return _drive(trainer, run, begin(trainer), 0.0, watch, sinks, tell)
+        loaded = load_checkpoint(run.checkpoints, _shapes(trainer))
+        if loaded.update >= trainer.config.updates:
+            tell(f"Already at {loaded.update} of {trainer.config.updates} updates.")
         for message in [*loaded.messages, *run.rewind_metrics(loaded.update), *_not_bit_exact(loaded.facts)]:
             tell(message)
         # The loop donates its state: numpy arrays become buffers of their own.
@@ -123,6 +130,16 @@ def _drive(
 def _save(run: RunDirectory, trainer: Trainer, state: TrainState, seconds: float) -> None:
     facts = {"seconds": seconds, **provenance()}
     save_checkpoint(run.checkpoints, int(state.update), state, facts, keep=trainer.config.keep_checkpoints)
+
+
+def _shapes(trainer: Trainer) -> TrainState:
+    """What a state of this run looks like, without computing one."""
+    return jax.eval_shape(partial(initial_state, trainer), jax.random.key(0))
+
+
+def _size(like: TrainState) -> int:
+    """Bytes of a state."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
 
 
 def _save_or_tell(

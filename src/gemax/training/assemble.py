@@ -12,13 +12,14 @@ from gemax.training.collect import Eyes
 from gemax.training.config import Config
 from gemax.training.learn import Trainer
 from gemax.worlds.base import World
+from gemax.worlds.gridworld import gridworld
+from gemax.worlds.maps import parse_map
 from gemax.worlds.registry import make_world
 
 
 def assemble(config: Config, world: World | None = None) -> Trainer:
     """The trainer of a configuration."""
-    if world is None:
-        world = make_world(config.world, observation=config.observation, reward_free=config.reward_free)
+    world = world_of(config) if world is None else world
     centring, eyes = _eyes(world)
     network = agent_network(
         world.num_actions,
@@ -43,6 +44,19 @@ def assemble(config: Config, world: World | None = None) -> Trainer:
             entropy_cost=config.entropy_cost,
         ),
         centring=centring,
+    )
+
+
+def world_of(config: Config) -> World:
+    """The world that a configuration names, or the one of its map."""
+    if not config.map_text:
+        return make_world(config.world, observation=config.observation, reward_free=config.reward_free)
+    return gridworld(
+        config.world,
+        parse_map(config.map_text),
+        config.horizon,
+        observation=config.observation,
+        reward_free=config.reward_free,
     )
 
 

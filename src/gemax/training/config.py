@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Method = Literal["gem", "none"]
-Preset = Literal["laptop", "paper"]
+Preset = Literal["laptop"]
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,16 @@ class Config:
     method: Method = "gem"
     """Where the intrinsic reward comes from."""
     preset: Preset = "laptop"
-    """Where the other values come from: `paper` is its tables, `laptop` learns in a minute on two cores."""
+    """Where the other values come from: `laptop` learns in a minute on two cores."""
     seed: int = 0
-    observation: Literal["squares", "pixels"] = "squares"
-    """What gridworlds show: a pixel a square, or 8 × 8 of them as in the paper."""
+    observation: Literal["squares"] = "squares"
+    """What gridworlds show: a pixel a square."""
     reward_free: bool = False
     """Explore with no extrinsic reward at all; gridworlds then have plain floor where it lay."""
+    map_text: str = ""
+    """The map of a world of one's own, as ASCII art; `world` is then its name."""
+    horizon: int = 40
+    """The length of an episode on a map of one's own."""
 
     updates: int = 500
     """How many updates a run has."""
@@ -100,6 +104,7 @@ class Config:
             "trace_period",
             "updates_per_call",
             "checkpoint_every",
+            "horizon",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
@@ -128,8 +133,8 @@ class Config:
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("gem", "none"),
-    "preset": ("laptop", "paper"),
-    "observation": ("squares", "pixels"),
+    "preset": ("laptop",),
+    "observation": ("squares",),
     "returns": ("averaged", "vtrace"),
     "advantage": ("td", "return"),
     "similarity": ("learned", "exponential", "indicator"),

@@ -133,7 +133,7 @@ def read_map(source: str | Path) -> GridMap:
     """Reads a map from a string of several lines, or from the file that a path or a short string names."""
     if isinstance(source, str) and "\n" in source:
         return parse_map(source)
-    return parse_map(_text_of(Path(source)))
+    return parse_map(text_of(Path(source)))
 
 
 def parse_map(text: str) -> GridMap:
@@ -207,7 +207,8 @@ def steps_from(grid_map: GridMap, start: Square) -> dict[Square, int]:
     return nearest
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a map file holds, or why it cannot be one."""
     if not path.is_file():
         raise MapError(f"there is no map file {path}.")
     size = path.stat().st_size

@@ -1,0 +1,73 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gemax.cli import main
+
+TINY = [
+    "--updates", "4", "--updates-per-call", "2", "--num-worlds", "8", "--trace-length", "10", "--trace-period", "10",
+    "--lstm-size", "8", "--torso-size", "16", "--head-size", "8", "--embedding-size", "4",
+]  # fmt: skip
+
+
+def gemax_command(*arguments, cwd=None):
+    command = [sys.executable, "-m", "gemax.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=cwd, check=False)
+
+
+def test_a_map_of_ones_own_is_trained_on_resumed_and_evaluated(tmp_path):
+    (tmp_path / "my-maze.txt").write_text("S..\n.#.\n..G\n")
+    answer = gemax_command("train", "--map", "my-maze.txt", "--horizon", "12", *TINY, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    run = tmp_path / "runs" / "my-maze-gem-0"
+    assert "return" in answer.stdout
+    config, summary = (json.loads((run / name).read_text()) for name in ("config.json", "summary.json"))
+    assert (config["world"], config["horizon"], config["map_text"]) == ("my-maze", 12, "S..\n.#.\n..G\n")
+    assert (summary["status"], summary["updates"], summary["frames"]) == ("finished", 4, 320)
+    for name in ("learning_curve.png", "heatmap.png", "embedding.png"):
+        assert (run / name).read_bytes().startswith(b"\x89PNG")
+    # The file may go: the run has its map.
+    (tmp_path / "my-maze.txt").unlink()
+    again = gemax_command("resume", run)
+    assert again.returncode == 0
+    assert "Already at 4 of 4 updates" in again.stdout
+    evaluation = gemax_command("evaluate", run, "--episodes", "20")
+    assert evaluation.returncode == 0, evaluation.stderr
+    report = json.loads((run / "evaluation.json").read_text())
+    assert 0 < report["sampled"]["entropy_share"]["mean"] <= 1
+    assert report["greedy"]["length"]["mean"] <= 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["two-room"], "Did you mean two-rooms?"),
+        (["two-rooms", "--num-worlds", "4"], "num_worlds must be at least 8 for gem"),
+        (["two-rooms", "--trace-period", "99"], "trace_period must be at most trace_length (30); got 99"),
+        (["--map", "nowhere.txt"], "there is no map file nowhere.txt"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_a_folder_is_made(
+    arguments, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_holds_something_or_cannot_be_written_is_refused(tmp_path, capsys):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    assert main(["train", "two-rooms", "--out", str(blocked / "run")]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_help_shows_the_preset_of_the_world(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "sixteen-leaves", "--help"])
+    out = capsys.readouterr().out
+    assert "128" in out
+    assert "--reward-free" in out
