@@ -52,6 +52,7 @@ def train(arguments: list[str]) -> int:
 def run_and_tell(arguments: TrainArguments) -> int:
     """Runs with a progress line, and says where everything is."""
     from gemax.cli.progress import Progress, tell_outcome
+    from gemax.runs.directory import free_path
     from gemax.runs.session import start_run
     from gemax.runs.sinks import tensorboard_sink
     from gemax.training.assemble import world_of
@@ -64,11 +65,3 @@ def run_and_tell(arguments: TrainArguments) -> int:
     with Progress(config.updates, path) as progress:
         run = start_run(config, path, watch=progress.show, sinks=sinks)
     return tell_outcome(run)
-
-
-def free_path(folder: Path, name: str) -> Path:
-    """The first of NAME, NAME-2, NAME-3 … that is not taken."""
-    path, number = folder / name, 2
-    while path.exists():
-        path, number = folder / f"{name}-{number}", number + 1
-    return path

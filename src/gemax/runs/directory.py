@@ -162,6 +162,14 @@ def run_path(parent: Path, name: str) -> Path:
     return path
 
 
+def free_path(folder: Path, name: str) -> Path:
+    """The first of NAME, NAME-2, NAME-3 … that is not taken."""
+    path, number = folder / name, 2
+    while path.exists():
+        path, number = folder / f"{name}-{number}", number + 1
+    return path
+
+
 def check_space(path: Path, needed_bytes: int) -> None:
     """Finds out before hours of training whether their result will fit on the disk.
 

@@ -1,6 +1,7 @@
 """The configuration of a run, field by field, and the presets."""
 
 import dataclasses
+import difflib
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -178,6 +179,12 @@ LAPTOP: dict[str, dict[str, Any]] = {
 
 def laptop(world: str, **changes: Any) -> Config:
     """The `laptop` preset for a world, with changes."""
+    known = [field.name for field in dataclasses.fields(Config)]
+    for name in changes:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {nearest[0]}?" if nearest else ""
+            raise ValueError(f"there is no setting {name!r}.{hint}")
     return Config(**{"world": world, **LAPTOP.get(world, {}), **changes})
 
 

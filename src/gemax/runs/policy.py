@@ -1,0 +1,65 @@
+"""What was learned, ready to act: in a world, a game, a robot, anything that shows it observations."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Shaped
+
+from gemax.agent.acting import act
+from gemax.networks import Inputs
+from gemax.runs.report import load_run
+from gemax.training.centring import centre
+from gemax.training.learn import Trainer
+from gemax.training.state import TrainState
+
+
+class Policy:
+    """Acts step by step, and remembers what it has seen in this episode."""
+
+    def __init__(self, trainer: Trainer, state: TrainState, seed: int = 0) -> None:
+        self.world = trainer.world
+        self._trainer, self._state = trainer, state
+        self._key = jax.random.key(seed)
+        self._act = jax.jit(self._compiled, static_argnames="greedy")
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets: a new episode begins."""
+        self._memory = self._trainer.network.initial_memory(1)
+        self._time, self._previous_action = 0, self.world.num_actions
+
+    def act(
+        self,
+        observation: Shaped[np.ndarray, "*shape"] | jax.Array,
+        reward: float = 0.0,
+        *,
+        greedy: bool = False,
+    ) -> int:
+        """The action for an observation. `reward` is what the action before it earned."""
+        if np.shape(observation) != self.world.observation.shape:
+            raise ValueError(
+                f"observation must have the shape {self.world.observation.shape} of {self.world.name}; "
+                f"got {np.shape(observation)}."
+            )
+        self._key, key = jax.random.split(self._key)
+        inputs = Inputs(
+            jnp.full(1, self._previous_action, jnp.int32),
+            jnp.full(1, reward, jnp.float32),
+            jnp.full(1, min(self._time, self.world.horizon), jnp.int32),
+        )
+        acted = self._act(jnp.asarray(observation)[None], inputs, self._memory, key, greedy=greedy)
+        self._memory, self._previous_action = acted.memory, int(acted.action[0])
+        self._time += 1
+        return self._previous_action
+
+    def _compiled(self, observation, inputs, memory, key, greedy):
+        network, parameters = self._trainer.network, self._state.parameters
+        terms = network.row_terms(parameters, centre(self._state.centring, observation))
+        return act(network, parameters, network.tables(parameters), terms, inputs, memory, key, greedy=greedy)
+
+
+def load(run: str | Path, seed: int = 0) -> Policy:
+    """The policy of a run, from its newest good checkpoint."""
+    return Policy(*load_run(Path(run)), seed=seed)

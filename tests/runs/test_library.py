@@ -1,0 +1,62 @@
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import gemax
+from gemax.runs.report import load_run
+from gemax.training.collect import collect, start
+
+SMALL = {
+    "num_worlds": 8, "trace_length": 6, "trace_period": 6, "lstm_size": 8, "torso_size": 16, "head_size": 8,
+    "embedding_size": 4, "updates_per_call": 2, "updates": 4,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    shown = []
+    run = gemax.train(
+        "two-rooms",
+        method="gem",
+        seed=5,
+        out=tmp_path_factory.mktemp("runs") / "a",
+        watch=shown.append,
+        **SMALL,
+    )
+    assert [metrics["update"] for metrics in shown] == [2, 4]
+    return run
+
+
+def test_a_run_says_what_became_of_it(run):
+    assert run.summary["status"] == "finished"
+    assert run.summary["updates"] == 4
+    trainer, state = load_run(run.path)
+    assert (trainer.config.seed, int(state.update)) == (5, 4)
+    assert dataclasses.asdict(trainer.config)["lstm_size"] == 8
+
+
+def test_a_loaded_policy_acts_as_the_agent_did(run):
+    """Greedy, step by step from observations, against the compiled rollout from table rows."""
+    trainer, state = load_run(run.path)
+    position = start(trainer.world, trainer.eyes, state.centring, trainer.network, 1, jax.random.key(0))
+    _, steps = collect(
+        trainer.world, trainer.eyes, state.centring, trainer.network, state.parameters, position, 12,
+        jax.random.key(1), greedy=True,
+    )  # fmt: skip
+    policy = gemax.load(run.path)
+    world_state, timestep = policy.world.reset(jax.random.key(0))
+    for expected in np.asarray(steps.action)[:, 0]:
+        action = policy.act(np.asarray(timestep.observation), float(timestep.reward), greedy=True)
+        assert action == expected
+        world_state, timestep = policy.world.step(jax.random.key(2), world_state, jax.numpy.asarray(action))
+
+
+def test_wrong_shapes_and_settings_are_refused_in_words(run):
+    with pytest.raises(
+        ValueError, match=r"observation must have the shape \(9, 7, 3\) of two-rooms; got \(3,\)"
+    ):
+        gemax.load(run.path).act(np.zeros(3))
+    with pytest.raises(ValueError, match=r"there is no setting 'learning_rat'. Did you mean learning_rate\?"):
+        gemax.train("two-rooms", learning_rat=1.0)
