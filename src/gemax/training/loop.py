@@ -37,7 +37,7 @@ def train(trainer: Trainer, state: TrainState) -> Iterator[tuple[TrainState, dic
     while int(state.update) < trainer.config.updates:
         state, metrics = call(state)
         history = {name: np.asarray(values) for name, values in metrics.items()}
-        _check_finite(history, int(state.update))
+        check_finite(history, int(state.update))
         yield state, {name: float(values[-1]) for name, values in history.items()}
 
 
@@ -46,7 +46,8 @@ def updates_in_a_call(updates: int, at_most: int) -> int:
     return max(number for number in range(1, at_most + 1) if updates % number == 0)
 
 
-def _check_finite(history: dict[str, np.ndarray], last_update: int) -> None:
+def check_finite(history: dict[str, np.ndarray], last_update: int) -> None:
+    """Refuses to go on where updates were skipped again and again, and says what was not finite."""
     bad = history["bad_in_a_row"]
     if bad.max() < MOST_BAD_IN_A_ROW:
         return
