@@ -1,3 +1,5 @@
+import gc
+
 import jax
 import pytest
 from hypothesis import settings
@@ -10,3 +12,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 @pytest.fixture
 def key():
     return jax.random.key(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_what_was_compiled():
+    """Compiled functions stay in memory for good; over the whole suite that is gigabytes."""
+    yield
+    jax.clear_caches()
+    gc.collect()
