@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"gemax {gemax.__version__}")
         return 0
     debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
     verbs = {
         "train": train,
         "resume": resume,
@@ -38,12 +39,12 @@ def main(arguments: list[str] | None = None) -> int:
     }
     try:
         if arguments[:1] == ["train"]:
-            return train([argument for argument in arguments[1:] if argument != "--debug"])
+            return train(arguments[1:])
         return subcommand_cli_from_dict(
             verbs,
             prog="gemax",
             description=DESCRIPTION,
-            args=[argument for argument in arguments if argument != "--debug"],
+            args=arguments,
         )
     except (ValueError, OSError) as error:
         if debug:

@@ -62,13 +62,13 @@ def entropy_ceiling(model: FiniteModel, *, tolerance: float = 1e-3, max_iteratio
     check_model(model)
     check_positive("tolerance", tolerance)
     visits = policy_visits(model, uniform_policy(model))
-    reachable = visits > 0
+    reachable = reachable_squares(model)
 
     def entropy(visits: np.ndarray) -> np.ndarray:
         return _entropy(visits, visits)
 
     def slope(visits: np.ndarray) -> np.ndarray:
-        return np.where(reachable, -np.log(np.where(reachable, visits, 1.0)) - 1.0, 0.0)
+        return np.where(reachable, -np.log(np.maximum(visits, np.finfo(float).tiny)) - 1.0, 0.0)
 
     visits, gap = _frank_wolfe(model, entropy, slope, visits, tolerance, max_iterations)
     return Ceiling(float(entropy(visits)), gap, visits)
@@ -115,6 +115,21 @@ def policy_visits(model: FiniteModel, policy: Float[np.ndarray, "horizon S A"]) 
         counts += np.bincount(model.square, arrived, minlength=len(counts))
         present = np.where(model.is_terminal, 0.0, arrived)
     return counts / counts.sum()
+
+
+def reachable_squares(model: FiniteModel) -> Bool[np.ndarray, " squares"]:
+    """Which squares some policy visits, however unlikely it is that a random one does."""
+    present = (model.start > 0) & ~model.is_terminal
+    squares = np.zeros(num_squares(model), bool)
+    for _ in range(model.horizon):
+        arrived = np.zeros_like(present)
+        arrived[model.successor[present][model.probability[present] > 0]] = True
+        squares[model.square[arrived]] = True
+        following = present | (arrived & ~model.is_terminal)
+        if (following == present).all():
+            break
+        present = following
+    return squares
 
 
 def uniform_policy(model: FiniteModel) -> Float[np.ndarray, "horizon S A"]:

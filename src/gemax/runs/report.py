@@ -30,6 +30,8 @@ def load_run(path: Path) -> tuple[Trainer, TrainState]:
 
 def evaluate_run(path: Path, num_episodes: int, seed: int) -> dict[str, Any]:
     """Plays with the policy of a run, and writes `evaluation.json` into it."""
+    if num_episodes < 2:
+        raise ValueError(f"episodes must be at least 2, for an interval; got {num_episodes}.")
     trainer, state = load_run(path)
     finite = trainer.world.finite
     ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy

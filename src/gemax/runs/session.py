@@ -22,7 +22,7 @@ from gemax.training.assemble import assemble
 from gemax.training.config import Config, config_from
 from gemax.training.learn import Trainer, initial_state
 from gemax.training.loop import begin, train
-from gemax.training.state import TrainState
+from gemax.training.state import RETURNS_KEPT, TrainState
 
 Watch = Callable[[dict[str, Any]], None]
 """Is shown the metrics of every compiled call."""
@@ -182,7 +182,9 @@ def _summary(
     solved = [
         line
         for line in metrics
-        if (line.get("return") or 0.0) >= trainer.world.solved_return and line["episodes"]
+        if line["episodes"] >= RETURNS_KEPT
+        and line["return"] is not None
+        and line["return"] >= trainer.world.solved_return
     ]
     return {
         "status": "finished" if int(state.update) >= trainer.config.updates else "stopped",

@@ -105,6 +105,7 @@ class Config:
             "trace_period",
             "updates_per_call",
             "checkpoint_every",
+            "keep_checkpoints",
             "horizon",
         ):
             if getattr(self, name) < 1:

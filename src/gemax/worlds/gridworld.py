@@ -214,7 +214,8 @@ def _model(grid_map: GridMap, tables: Tables, horizon: int) -> FiniteModel:
 
 
 def _distances(grid_map: GridMap) -> Int[np.ndarray, "squares squares"]:
-    opened = GridMap(tuple(row.replace("D", ".") for row in grid_map.rows), grid_map.rooms)
+    # Keys make no difference to distances, only to the time it takes to find them.
+    opened = GridMap(tuple(row.replace("D", ".").replace("K", ".") for row in grid_map.rows), grid_map.rooms)
     squares = opened.open_squares
     steps = [steps_from(opened, square) for square in squares]
     return np.asarray([[steps_here.get(square, -1) for square in squares] for steps_here in steps])

@@ -6,7 +6,7 @@
 One start and one reward are drawn for each episode. A first line `rooms: COLSxROWS` cuts the map into equal
 cells; without it the map is one room. What lies beyond the edge of the map is wall.
 
-The maps of the paper are not in its text: the four below are our reconstructions.
+The maps of the paper are not in its text: those below are our reconstructions.
 """
 
 import re
@@ -87,6 +87,8 @@ class GridMap(NamedTuple):
     """The characters, all rows of the same length."""
     rooms: tuple[int, int]
     """How many columns and rows of rooms there are."""
+    first_line: int = 1
+    """The line of the file that the first row stands in: below the header, if there is one."""
 
     @property
     def height(self) -> int:
@@ -148,7 +150,7 @@ def parse_map(text: str) -> GridMap:
     rooms, first = _header(lines[0])
     rows = lines[first:]
     _check_characters(rows, first)
-    grid_map = GridMap(tuple(rows), rooms)
+    grid_map = GridMap(tuple(rows), rooms, first + 1)
     _check_contents(grid_map, first)
     return grid_map
 
@@ -157,8 +159,6 @@ def check_reachable(grid_map: GridMap, horizon: int) -> None:
     """Refuses a reward that cannot be reached within the horizon from every start."""
     if horizon < 1:
         raise MapError(f"horizon must be at least 1; got {horizon}.")
-    # The header line, if there is one, shifts the numbers that an editor shows.
-    shift = 1 + (grid_map.rooms != (1, 1))
     for start in grid_map.squares("S"):
         steps = steps_from(grid_map, start)
         for goal in grid_map.squares("G"):
@@ -170,8 +170,8 @@ def check_reachable(grid_map: GridMap, horizon: int) -> None:
                     else f"in less than {needed} steps, and the horizon is {horizon}"
                 )
                 raise MapError(
-                    f"line {goal[0] + shift}, column {goal[1] + 1}: this G cannot be reached {how}, "
-                    f"from the S in line {start[0] + shift}, column {start[1] + 1}."
+                    f"line {goal[0] + grid_map.first_line}, column {goal[1] + 1}: this G cannot be reached {how}, "
+                    f"from the S in line {start[0] + grid_map.first_line}, column {start[1] + 1}."
                 )
 
 
