@@ -14,9 +14,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gemax.core.encoding import soft_one_hot
+from gemax.patches import Images, Layer, convolve, images_of, linear, magnify, reduce_kernel, size_of
 
 Parameters: TypeAlias = Any
 """A tree of arrays, in plain dictionaries."""
+
+
+CONVOLUTIONS = ((32, 8, 4), (32, 4, 2), (64, 3, 1))
+"""Channels, kernel and stride of the torso's convolutions, `tab:commonhyper`. Without padding."""
+
+_kernel = nn.initializers.lecun_normal()
 
 
 class Network(NamedTuple):
@@ -77,18 +84,30 @@ def mlp(sizes: Sequence[int]) -> Network:
     return _network(nn.Sequential([*layers, nn.Dense(sizes[-1])]))
 
 
-def torso_and_heads(torso_size: int, head_size: int, output_sizes: Sequence[int]) -> Network:
-    """A torso with several heads side by side: f and g of `tab:commonhyper`. Outputs are concatenated."""
-    return _network(_TorsoAndHeads(torso_size, head_size, tuple(output_sizes)))
+def torso_and_heads(
+    torso_size: int, head_size: int, output_sizes: Sequence[int], pixels_per_square: int | None = None
+) -> Network:
+    """A torso with several heads side by side: f and g of `tab:commonhyper`. Outputs are concatenated.
+
+    With `pixels_per_square` the torso has convolutions, as if every pixel of the images it is given were a square of
+    so many pixels each way.
+    """
+    return _network(_TorsoAndHeads(torso_size, pixels_per_square, head_size, tuple(output_sizes)))
 
 
 def agent_network(
-    num_actions: int, horizon: int, *, torso_size: int, lstm_size: int, head_size: int, time_buckets: int
+    num_actions: int,
+    horizon: int,
+    *,
+    torso_size: int,
+    lstm_size: int,
+    head_size: int,
+    time_buckets: int,
+    pixels_per_square: int | None = None,
 ) -> AgentNetwork:
-    """π and V of `tab:commonhyper`: torso, LSTM, and a head each."""
-    torso = _network(_Torso(torso_size))
+    """π and V of `tab:commonhyper`: torso, LSTM, and a head each. For `pixels_per_square` see `torso_and_heads`."""
+    torso = _network(_Torso(torso_size, pixels_per_square))
     policy_head, value_head = _network(_Head(head_size, num_actions)), _network(_Head(head_size, 1))
-    lstm = nn.initializers.lecun_normal()
     recurrent = nn.initializers.orthogonal()
     num_inputs = torso_size + num_actions + 1 + time_buckets
 
@@ -100,7 +119,7 @@ def agent_network(
         return {
             "torso": torso.init(torso_key, rows[:1]),
             "lstm": {
-                "input": lstm(input_key, (num_inputs, 4 * lstm_size)),
+                "input": _kernel(input_key, (num_inputs, 4 * lstm_size)),
                 "hidden": recurrent(hidden_key, (lstm_size, 4 * lstm_size)),
                 "bias": bias,
             },
@@ -146,13 +165,33 @@ def lstm_inputs(
 
 
 class _Torso(nn.Module):
-    """`tab:continuoustorso`, for vectors and for images of a pixel a square."""
+    """What an observation becomes: of `tab:commonhyper` for images by pixels, of `tab:continuoustorso` otherwise."""
 
     size: int
+    pixels_per_square: int | None
 
     @nn.compact
-    def __call__(self, inputs: Float[Array, "rows *shape"]) -> Float[Array, "rows features"]:
-        return nn.relu(nn.Dense(self.size)(inputs.reshape(inputs.shape[0], -1)))
+    def __call__(self, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows features"]:
+        if rows.ndim != 4:
+            return nn.relu(nn.Dense(self.size)(rows.reshape(rows.shape[0], -1)))
+        images = images_of(rows)
+        if self.pixels_per_square is not None:
+            images = self._convolutions(images, self.pixels_per_square)
+        height, width, channels = size_of(images)
+        kernel = self.param("kernel", _kernel, (height * width * channels, self.size))
+        return nn.relu(linear(images, kernel, self.param("bias", nn.initializers.zeros, (self.size,))))
+
+    def _convolutions(self, images: Images, pixels_per_square: int) -> Images:
+        for number, (channels, size, stride) in enumerate(CONVOLUTIONS):
+            kernel = self.param(f"kernel_{number}", _kernel, (size, size, size_of(images)[2], channels))
+            layer = Layer(kernel, self.param(f"bias_{number}", nn.initializers.zeros, (channels,)), stride)
+            # Squares are constant over their pixels: steps of the first layer within a square see the same again.
+            if number == 0 and pixels_per_square % stride == 0:
+                images, layer = magnify(images, pixels_per_square // stride), reduce_kernel(layer, stride)
+            elif number == 0:
+                images = magnify(images, pixels_per_square)
+            images = convolve(images, layer)
+        return images
 
 
 class _Head(nn.Module):
@@ -168,12 +207,13 @@ class _Head(nn.Module):
 
 class _TorsoAndHeads(nn.Module):
     torso_size: int
+    pixels_per_square: int | None
     head_size: int
     outputs: tuple[int, ...]
 
     @nn.compact
     def __call__(self, inputs: Float[Array, "rows *shape"]) -> Float[Array, "rows outputs"]:
-        features = _Torso(self.torso_size)(inputs)
+        features = _Torso(self.torso_size, self.pixels_per_square)(inputs)
         return jnp.concatenate([_Head(self.head_size, size)(features) for size in self.outputs], axis=-1)
 
 

@@ -40,7 +40,7 @@ def test_a_run_says_what_became_of_it(run):
 def test_a_loaded_policy_acts_as_the_agent_did(run):
     """Greedy, step by step from observations, against the compiled rollout from table rows."""
     trainer, state = load_run(run.path)
-    position = start(trainer.world, trainer.eyes, state.centring, trainer.network, 1, jax.random.key(0))
+    position = start(trainer.world, trainer.eyes, trainer.network, 1, jax.random.key(0))
     _, steps = collect(
         trainer.world, trainer.eyes, state.centring, trainer.network, state.parameters, position, 12,
         jax.random.key(1), greedy=True,

@@ -16,7 +16,7 @@ import pytest
 
 from gemax.runs.checkpoints import ARRAYS
 from gemax.runs.directory import RunDirectory, read_metrics
-from gemax.training.config import laptop
+from gemax.training.presets import configure
 
 TINY = {
     "updates_per_call": 2,
@@ -28,7 +28,7 @@ TINY = {
     "head_size": 8,
     "embedding_size": 4,
 }
-CONFIG = laptop("two-rooms", updates=12, checkpoint_every=2, **TINY)
+CONFIG = configure("two-rooms", updates=12, checkpoint_every=2, **TINY)
 
 CHILD = """
 import errno, json, os, signal, sys, time

@@ -7,10 +7,11 @@ import pytest
 
 from gemax.training.assemble import assemble
 from gemax.training.collect import Eyes, collect, rollout_of, start
-from gemax.training.config import CHOICES, LAPTOP, Config, config_from, laptop
+from gemax.training.config import CHOICES, Config, config_from
 from gemax.training.evaluate import evaluate
 from gemax.training.learn import initial_state, intrinsic_weight, learn, update
 from gemax.training.loop import NumericalError, begin, check_finite, train, updates_in_a_call
+from gemax.training.presets import LAPTOP, PAPER, configure
 from gemax.training.state import RETURNS_KEPT, Tally, mean_return, tally_returns
 from gemax.worlds.registry import WORLDS
 
@@ -21,7 +22,7 @@ SMALL = {
 
 
 def small(world="two-rooms", **changes):
-    return laptop(world, **{**SMALL, **changes})
+    return configure(world, **{**SMALL, **changes})
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_table_and_single_observations_collect_and_learn_the_same():
 def test_collected_steps_are_what_the_world_did():
     trainer = assemble(small())
     state = begin(trainer)
-    position = start(trainer.world, trainer.eyes, trainer.centring, trainer.network, 8, jax.random.key(1))
+    position = start(trainer.world, trainer.eyes, trainer.network, 8, jax.random.key(1))
     after, steps = collect(
         trainer.world,
         trainer.eyes,
@@ -95,7 +96,7 @@ def test_collected_steps_are_what_the_world_did():
     np.testing.assert_array_equal(
         np.asarray(steps.inputs.previous_action)[1:][continues], np.asarray(steps.action)[:-1][continues]
     )
-    rollout = rollout_of(trainer.eyes, steps)
+    rollout = rollout_of(trainer.eyes, trainer.centring, steps)
     squares = np.asarray(trainer.world.finite.model.square)
     first_state_of_row = {
         int(row): i for i, row in reversed(list(enumerate(trainer.world.finite.rows_of_states)))
@@ -224,19 +225,19 @@ def test_wrong_choices_are_refused_with_the_right_ones(name):
 
 
 def test_a_configuration_survives_its_file():
-    config = laptop("sixteen-leaves", seed=7)
+    config = configure("sixteen-leaves", seed=7)
     assert config_from(dataclasses.asdict(config)) == config
     with pytest.raises(ValueError, match=r"unknown fields .learning_speed."):
         config_from({**dataclasses.asdict(config), "learning_speed": 1})
 
 
 def test_every_world_has_a_preset():
-    assert set(LAPTOP) == set(WORLDS)
+    assert set(LAPTOP) == set(PAPER) == set(WORLDS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_two_rooms_are_solved_in_500_updates(seed):
-    trainer = assemble(laptop("two-rooms", updates=500, seed=seed))
+    trainer = assemble(configure("two-rooms", updates=500, seed=seed))
     returns = [metrics["return"] for _, metrics in train(trainer, begin(trainer))]
     assert max(returns) >= 0.95

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, Suppress, arg
 
-from gemax.training.config import LAPTOP, Config, laptop
+from gemax.training.config import Config, Preset
+from gemax.training.presets import LAPTOP, configure
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,18 @@ def train(arguments: list[str]) -> int:
 
     # The world's preset is the default that `--help` shows and that flags change.
     world = next((argument for argument in arguments if argument in LAPTOP), "two-rooms")
-    default = TrainArguments(**dataclasses.asdict(laptop(world)))
+    default = TrainArguments(**dataclasses.asdict(configure(world, _preset_in(arguments))))
     parsed = tyro.cli(TrainArguments, default=default, args=arguments, prog="gemax train")
     return run_and_tell(parsed)
+
+
+def _preset_in(arguments: list[str]) -> Preset:
+    """What `--preset` says; what it says wrong, or not at all, is left to be found out in its turn."""
+    flags = [argument.partition("=") for argument in arguments]
+    for (flag, _, value), following in zip(flags, [*arguments[1:], ""], strict=True):
+        if flag == "--preset" and "paper" in (value, following):
+            return "paper"
+    return "laptop"
 
 
 def run_and_tell(arguments: TrainArguments) -> int:

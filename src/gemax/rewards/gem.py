@@ -16,7 +16,7 @@ from gemax.core.adjacency import adjacency_regulariser
 from gemax.core.expectation import Contrast, exact_contrast, mean, sample_negatives, sampled_contrast
 from gemax.core.normaliser import Normaliser, init_normaliser, normalise, update_normaliser
 from gemax.core.objective import embedding_penalty, g_power, gem_objective, gem_reward, log_g_of
-from gemax.core.similarity import distances, exponential_similarity, exponential_similarity_of_pairs
+from gemax.core.similarity import distances, exponential_similarity
 from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward
 from gemax.types import Metrics, Observations, Rollout, Tree, Weight, spread
@@ -161,7 +161,7 @@ def contrast_halves(
 ) -> tuple[Half, Half]:
     """Each half of the worlds, with all or some of the other half's states as negatives."""
     if settings.num_negatives:
-        return _contrast_with_drawn(views, arrived, num_worlds, settings, key)
+        return _contrast_with_drawn(views, arrived.row, num_worlds, settings, key)
     if arrived.row is not None:
         return _contrast_of_table(views, arrived.row, settings)
     return _contrast_of_steps(views, num_worlds, settings)
@@ -249,26 +249,39 @@ def _contrast_of_steps(views: Views, num_worlds: int, settings: GemSettings) -> 
 
 
 def _contrast_with_drawn(
-    views: Views, arrived: Observations, num_worlds: int, settings: GemSettings, key: PRNGKeyArray
+    views: Views,
+    row: Int[Array, "time worlds"] | None,
+    num_worlds: int,
+    settings: GemSettings,
+    key: PRNGKeyArray,
 ) -> tuple[Half, Half]:
-    """A few negatives for every step, drawn from the steps of the other half: n_neg of the paper."""
-    row = arrived.row
-    rows = jnp.arange(views.log_g.shape[0]) if row is None else row.reshape(-1)
-    first, second = _halves(rows, num_worlds)
-    power = g_power(views.log_g, settings.alpha)
+    """A few negatives for every step, drawn from the steps of the other half: n_neg of the paper.
 
-    def contrast(states: Int[Array, " N"], others: Int[Array, " M"], key: PRNGKeyArray) -> Half:
-        shape = (states.shape[0], settings.num_negatives)
-        drawn = others[sample_negatives(key, shape, others.shape[0])]
-        similarity = exponential_similarity_of_pairs(
-            views.embedding[states], views.embedding[drawn], scale=settings.similarity_scale
-        )
-        if settings.similarity == "indicator":
-            similarity = (similarity == 1.0).astype(float)
-        return Half(views.log_g[states], sampled_contrast(similarity, power[drawn]), None)
+    The similarity of all pairs is one matrix product, and cheaper than the embeddings of the negatives of all steps.
+    """
+    num_steps = views.log_g.shape[0] if row is None else row.size
+    steps = jnp.arange(num_steps) if row is None else row.reshape(-1)
+    first, second = _halves(steps, num_worlds)
+    power = g_power(views.log_g, settings.alpha)
+    if row is None:
+        similarity = _similarity(views.embedding[first], views.embedding[second], settings)
+        rows, columns = jnp.arange(first.size), jnp.arange(second.size)
+    else:
+        similarity = _similarity(views.embedding, views.embedding, settings)
+        rows, columns = first, second
+
+    def contrast(
+        similarity: Array, steps: Array, rows: Array, others: Array, columns: Array, key: PRNGKeyArray
+    ):
+        drawn = sample_negatives(key, (steps.shape[0], settings.num_negatives), others.shape[0])
+        pairs = similarity[rows[:, None], columns[drawn]]
+        return Half(views.log_g[steps], sampled_contrast(pairs, power[others[drawn]]), None)
 
     first_key, second_key = jax.random.split(key)
-    return contrast(first, second, first_key), contrast(second, first, second_key)
+    return (
+        contrast(similarity, first, rows, second, columns, first_key),
+        contrast(similarity.T, second, columns, first, rows, second_key),
+    )
 
 
 def _halves(steps: Shaped[Array, "steps *rest"], num_worlds: int) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from gemax.runs.directory import free_path
 from gemax.runs.session import Run, Watch, start_run
-from gemax.training.config import laptop
+from gemax.training.presets import configure
 
 
 def train(
@@ -27,7 +27,7 @@ def train(
         watch: Is shown the metrics of every compiled call.
         settings: Fields of `gemax.training.config.Config`; a wrong name is refused.
     """
-    config = laptop(world, method=method, seed=seed, **settings)
+    config = configure(world, method=method, seed=seed, **settings)
     path = free_path(Path("runs"), f"{world}-{method}-{seed}") if out is None else Path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
     return start_run(config, path, watch=watch)

@@ -11,6 +11,7 @@ from gemax.agent.acting import act
 from gemax.networks import Inputs
 from gemax.runs.report import load_run
 from gemax.training.centring import centre
+from gemax.training.collect import a_pixel_a_square
 from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
 
@@ -49,7 +50,8 @@ class Policy:
             jnp.full(1, reward, jnp.float32),
             jnp.full(1, min(self._time, self.world.horizon), jnp.int32),
         )
-        acted = self._act(jnp.asarray(observation)[None], inputs, self._memory, key, greedy=greedy)
+        seen = a_pixel_a_square(self.world, jnp.asarray(observation))
+        acted = self._act(seen[None], inputs, self._memory, key, greedy=greedy)
         self._memory, self._previous_action = acted.memory, int(acted.action[0])
         self._time += 1
         return self._previous_action

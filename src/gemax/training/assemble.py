@@ -16,6 +16,9 @@ from gemax.worlds.gridworld import gridworld
 from gemax.worlds.maps import parse_map
 from gemax.worlds.registry import make_world
 
+SMALLEST_FOR_CONVOLUTIONS = 5
+"""Squares each way of the smallest image that the three convolutions leave anything of."""
+
 
 def assemble(config: Config, world: World | None = None) -> Trainer:
     """The trainer of a configuration."""
@@ -28,6 +31,7 @@ def assemble(config: Config, world: World | None = None) -> Trainer:
         lstm_size=config.lstm_size,
         head_size=config.head_size,
         time_buckets=config.time_buckets,
+        pixels_per_square=_pixels_per_square(world),
     )
     return Trainer(
         config=config,
@@ -70,6 +74,19 @@ def _eyes(world: World) -> tuple[Centring, Eyes]:
     return centring, Eyes(centre(centring, table))
 
 
+def _pixels_per_square(world: World) -> int | None:
+    """For the convolutions of what is seen by pixels; None where there are none."""
+    if world.finite is None or world.finite.pixels_per_square == 1:
+        return None
+    height, width = world.finite.observation_table.shape[1:3]
+    if min(height, width) < SMALLEST_FOR_CONVOLUTIONS:
+        raise ValueError(
+            f"observation must be squares for so small a map: its image has {height} x {width} squares, and the "
+            f"convolutions of pixels need {SMALLEST_FOR_CONVOLUTIONS} each way."
+        )
+    return world.finite.pixels_per_square
+
+
 def _reward(config: Config, world: World) -> IntrinsicReward:
     if config.method == "none":
         return no_reward()
@@ -85,7 +102,9 @@ def _reward(config: Config, world: World) -> IntrinsicReward:
         scale=config.intrinsic_scale,
         shift=config.intrinsic_shift,
     )
-    network = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size, 1))
+    network = torso_and_heads(
+        config.torso_size, config.head_size, (config.embedding_size, 1), _pixels_per_square(world)
+    )
     hidden = world.time_feature if config.hide_time else None
     return gem(
         network, config.embedding_size, _optimiser(config, config.reward_learning_rate), settings, hidden

@@ -39,26 +39,32 @@ class Eyes(NamedTuple):
     table: Float[Array, "rows *shape"] | None
     """Every observation once, centred; None where there are too many."""
 
-    def observations(self, seen: Shaped[Array, "time worlds *shape"]) -> Observations:
+    def observations(self, centring: Centring, seen: Shaped[Array, "time worlds *shape"]) -> Observations:
         """What was seen, for the networks."""
         if self.table is not None:
             return Observations(self.table, seen)
-        return Observations(seen.reshape(-1, *seen.shape[2:]), None)
+        return Observations(centre(centring, seen.reshape(-1, *seen.shape[2:])), None)
 
 
-def look(world: World, eyes: Eyes, centring: Centring, state: State, observation: Array) -> Array:
-    """What the agent sees in one world."""
+def look(world: World, eyes: Eyes, state: State, observation: Array) -> Array:
+    """What is kept of an observation in one world: its row, or itself as it is, to be centred when it is used."""
     if eyes.table is not None and world.finite is not None:
         return world.finite.observation_index(state)
-    return centre(centring, observation)
+    return a_pixel_a_square(world, observation)
 
 
-def start(
-    world: World, eyes: Eyes, centring: Centring, network: AgentNetwork, num_worlds: int, key: PRNGKeyArray
-) -> Position:
+def a_pixel_a_square(world: World, observation: Shaped[Array, "*shape"]) -> Shaped[Array, "*smaller"]:
+    """Observations of gridworlds without their repeated pixels, as the networks take them; others as they are."""
+    if world.finite is None:
+        return observation
+    step = world.finite.pixels_per_square
+    return observation[::step, ::step]
+
+
+def start(world: World, eyes: Eyes, network: AgentNetwork, num_worlds: int, key: PRNGKeyArray) -> Position:
     """Resets all worlds."""
     states, timesteps = jax.vmap(world.reset)(jax.random.split(key, num_worlds))
-    seen = jax.vmap(lambda state, observation: look(world, eyes, centring, state, observation))(
+    seen = jax.vmap(lambda state, observation: look(world, eyes, state, observation))(
         states, timesteps.observation
     )
     nothing = jnp.zeros(num_worlds)
@@ -93,9 +99,10 @@ def collect(
 
     def one_step(position: Position, key: PRNGKeyArray) -> tuple[Position, Steps]:
         action_key, world_key = jax.random.split(key)
-        terms = (
-            network.row_terms(parameters, position.seen) if row_terms is None else row_terms[position.seen]
-        )
+        if row_terms is None:
+            terms = network.row_terms(parameters, centre(centring, position.seen))
+        else:
+            terms = row_terms[position.seen]
         acted = act(
             network, parameters, tables, terms, position.inputs, position.memory, action_key, greedy=greedy
         )
@@ -106,7 +113,6 @@ def collect(
         return _go_on(
             world,
             eyes,
-            centring,
             network,
             position,
             acted.action,
@@ -119,11 +125,11 @@ def collect(
     return jax.lax.scan(one_step, position, jax.random.split(key, num_steps))
 
 
-def rollout_of(eyes: Eyes, steps: Steps) -> Rollout:
+def rollout_of(eyes: Eyes, centring: Centring, steps: Steps) -> Rollout:
     """The steps as intrinsic rewards read them."""
     return Rollout(
-        seen=eyes.observations(steps.seen),
-        arrived=eyes.observations(steps.arrived),
+        seen=eyes.observations(centring, steps.seen),
+        arrived=eyes.observations(centring, steps.arrived),
         action=steps.action,
         log_probability=steps.log_probability,
         reward=steps.reward,
@@ -137,7 +143,6 @@ def rollout_of(eyes: Eyes, steps: Steps) -> Rollout:
 def _go_on(
     world: World,
     eyes: Eyes,
-    centring: Centring,
     network: AgentNetwork,
     position: Position,
     action: Array,
@@ -149,7 +154,7 @@ def _go_on(
     """The position after a step, and the record of the step."""
 
     def see(states: State, observation: Array) -> Array:
-        return jax.vmap(lambda state, seen: look(world, eyes, centring, state, seen))(states, observation)
+        return jax.vmap(lambda state, seen: look(world, eyes, state, seen))(states, observation)
 
     arrived, over = transition.arrived, transition.is_first
     episode_return = position.episode_return + arrived.reward

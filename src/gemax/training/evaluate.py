@@ -41,7 +41,7 @@ def _episodes(
     trainer: Trainer, num_worlds: int, greedy: bool, state: TrainState, key: PRNGKeyArray
 ) -> tuple[Array, Array, Array]:
     start_key, steps_key = jax.random.split(key)
-    position = start(trainer.world, trainer.eyes, state.centring, trainer.network, num_worlds, start_key)
+    position = start(trainer.world, trainer.eyes, trainer.network, num_worlds, start_key)
     _, steps = collect(
         trainer.world,
         trainer.eyes,

@@ -17,7 +17,6 @@ from gemax.training.collect import Eyes, Steps, collect, rollout_of, start
 from gemax.training.config import Config
 from gemax.training.state import (
     RETURNS_KEPT,
-    Position,
     Tally,
     TrainState,
     Window,
@@ -48,8 +47,8 @@ def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
     """Before the first update."""
     config, world, centring = trainer.config, trainer.world, trainer.centring
     agent_key, reward_key, worlds_key, run_key = jax.random.split(key, 4)
-    position = start(world, trainer.eyes, centring, trainer.network, config.num_worlds, worlds_key)
-    rows = trainer.eyes.observations(position.seen[None]).rows
+    position = start(world, trainer.eyes, trainer.network, config.num_worlds, worlds_key)
+    rows = trainer.eyes.observations(centring, position.seen[None]).rows
     parameters = trainer.network.init(agent_key, rows)
     num_squares = 1 if world.finite is None else len(world.finite.square_positions)
     return TrainState(
@@ -85,7 +84,7 @@ def update(trainer: Trainer, state: TrainState) -> tuple[TrainState, Metrics]:
 def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) -> tuple[TrainState, Metrics]:
     """Learns from new steps, wherever they come from."""
     config = trainer.config
-    rollout = rollout_of(trainer.eyes, steps)
+    rollout = rollout_of(trainer.eyes, state.centring, steps)
     intrinsic, reward_state, reward_metrics = trainer.reward.step(state.reward, rollout, key)
     extrinsic = 0.0 if config.reward_free else steps.reward
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
@@ -93,16 +92,13 @@ def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) 
     parameters, optimiser, agent_metrics = _actor_critic_step(trainer, state, window)
     tally = tally_returns(state.tally, steps.episode_return, steps.terminated | steps.truncated)
     tally = tally_visits(tally, steps.square, config.visit_decay)
-    centring = state.centring
-    if trainer.eyes.table is None:
-        centring = _seen_by(trainer, centring, steps)
     state = state._replace(
         update=state.update + 1,
         window=latest(window, config.trace_length - config.trace_period),
         parameters=parameters,
         optimiser=optimiser,
         reward=reward_state,
-        centring=centring,
+        centring=_centring_after(trainer, state.centring, steps),
         tally=tally,
     )
     metrics = {"intrinsic_reward": jnp.mean(intrinsic), **reward_metrics, **agent_metrics}
@@ -118,7 +114,7 @@ def intrinsic_weight(config: Config, update: Array) -> Float[Array, ""]:
 
 def _actor_critic_step(trainer: Trainer, state: TrainState, window: Window):
     def loss(parameters: Parameters):
-        logits, values = _unroll_window(trainer, parameters, window, state.position)
+        logits, values = _unroll_window(trainer, parameters, state, window)
         trace = Trace(
             window.action,
             window.log_probability,
@@ -135,25 +131,24 @@ def _actor_critic_step(trainer: Trainer, state: TrainState, window: Window):
     return parameters, optimiser, metrics | {"agent_loss": total}
 
 
-def _unroll_window(trainer: Trainer, parameters: Parameters, window: Window, position: Position):
+def _unroll_window(trainer: Trainer, parameters: Parameters, state: TrainState, window: Window):
     """Logits and values of the window's steps, and of the position after them, whose value stands for the rest."""
+    position = state.position
     seen, inputs, is_first = jax.tree.map(
         lambda steps, after: jnp.concatenate([steps, after[None]]),
         (window.seen, Inputs(*window.inputs), window.is_first),
         (position.seen, Inputs(*position.inputs), position.is_first),
     )
     memory = jax.tree.map(lambda leaf: leaf[0], window.memory)
-    return unroll(trainer.network, parameters, trainer.eyes.observations(seen), inputs, is_first, memory)
+    observations = trainer.eyes.observations(state.centring, seen)
+    return unroll(trainer.network, parameters, observations, inputs, is_first, memory)
 
 
-def _seen_by(trainer: Trainer, centring: Centring, steps: Steps) -> Centring:
+def _centring_after(trainer: Trainer, centring: Centring, steps: Steps) -> Centring:
     """Centring moves with what was seen; observations of finite worlds are centred once and for all."""
     if trainer.world.finite is not None:
         return centring
-    # Steps hold centred observations: undo it with what they were centred by.
-    deviation = jnp.sqrt(centring.variance + 1e-8)
-    raw = steps.arrived.reshape(-1, *centring.mean.shape) * deviation[None] + centring.mean[None]
-    return update_centring(centring, raw)
+    return update_centring(centring, steps.arrived.reshape(-1, *centring.mean.shape))
 
 
 def _tally_metrics(state: TrainState) -> Metrics:

@@ -19,7 +19,7 @@ class Position(NamedTuple):
     world: Tree
     """The worlds' own states."""
     seen: Shaped[Array, "worlds *shape"]
-    """Row of the table of observations, or the observation itself, centred."""
+    """Row of the table of observations, or the observation itself."""
     inputs: Inputs
     is_first: Bool[Array, " worlds"]
     memory: Memory

@@ -124,6 +124,16 @@ def step_and_reset(
     return jax.tree.map(choose, state_reset, state_arrived), Transition(arrived, current, over, state_arrived)
 
 
+def without_reward(world: World) -> World:
+    """The same world, in which nothing is earned. What ends its episodes still does."""
+
+    def step(key: PRNGKeyArray, state: State, action: Int[Array, ""]) -> tuple[State, Timestep]:
+        state, timestep = world.step(key, state, action)
+        return state, timestep._replace(reward=jnp.zeros_like(timestep.reward))
+
+    return world._replace(step=step)
+
+
 def random_rollout(
     world: World, key: PRNGKeyArray, state: State, num_steps: int
 ) -> tuple[State, Float[Array, " num_steps"], Bool[Array, " num_steps"]]:
