@@ -10,7 +10,7 @@ What is not known while compiling takes the plain way: patches by strided slices
 runs several times faster in a compiled loop on a CPU than the library's own convolution.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,8 @@ class Repeating(NamedTuple):
     values: Float[Array, "distinct channels"]
 
 
-Images = Float[Array, "rows height width channels"] | Repeating
+Images: TypeAlias = Float[Array, "rows _ _ _"] | Repeating
+"""[rows, height, width, channels], or what they are made of. Layers change all but the rows."""
 
 
 def images_of(rows: Float[Array, "rows height width channels"]) -> Images:

@@ -11,9 +11,8 @@ from gemax.training.config import CHOICES, Config, config_from
 from gemax.training.evaluate import evaluate
 from gemax.training.learn import initial_state, intrinsic_weight, learn, update
 from gemax.training.loop import NumericalError, begin, check_finite, train, updates_in_a_call
-from gemax.training.presets import LAPTOP, PAPER, configure
+from gemax.training.presets import configure
 from gemax.training.state import RETURNS_KEPT, Tally, mean_return, tally_returns
-from gemax.worlds.registry import WORLDS
 
 SMALL = {
     "num_worlds": 8, "trace_length": 6, "trace_period": 6, "lstm_size": 8, "torso_size": 16, "head_size": 8,
@@ -209,6 +208,13 @@ def test_calls_fill_a_run_exactly(updates, at_most, expected):
         ({"updates": 0}, "updates must be at least 1; got 0"),
         ({"trace_period": 40}, r"trace_period must be at most trace_length \(30\); got 40"),
         ({"trace_period": 10, "returns": "averaged"}, "returns must be vtrace where trace_period"),
+        ({"discount": 1.5}, r"discount must lie in \[0, 1\]; got 1.5"),
+        ({"trace_decay": -0.1}, r"trace_decay must lie in \[0, 1\]; got -0.1"),
+        ({"alpha": 2.0}, "alpha must be below 2, where 1 is Shannon; got 2.0"),
+        ({"similarity_scale": 0.0}, "similarity_scale must be positive and finite; got 0.0"),
+        ({"learning_rate": float("inf")}, "learning_rate must be positive and finite; got inf"),
+        ({"num_negatives": -1}, "num_negatives must be zero or more, and finite; got -1"),
+        ({"torso_size": 0}, "torso_size must be at least 1; got 0"),
     ],
 )
 def test_wrong_configurations_are_refused_with_field_and_choices(changes, message):
@@ -229,10 +235,6 @@ def test_a_configuration_survives_its_file():
     assert config_from(dataclasses.asdict(config)) == config
     with pytest.raises(ValueError, match=r"unknown fields .learning_speed."):
         config_from({**dataclasses.asdict(config), "learning_speed": 1})
-
-
-def test_every_world_has_a_preset():
-    assert set(LAPTOP) == set(PAPER) == set(WORLDS)
 
 
 @pytest.mark.slow
