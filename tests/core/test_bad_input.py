@@ -161,3 +161,13 @@ def test_tables_that_are_no_world_are_refused():
         ceiling.entropy_ceiling(model._replace(is_terminal=~model.is_terminal))
     with pytest.raises(ValueError, match="horizon must be positive"):
         ceiling.entropy_ceiling(model._replace(horizon=0))
+
+
+def test_known_arguments_are_checked_while_others_are_traced():
+    """A weight that is known inside `jit` is a constant there, and must be looked at without tracing."""
+    weight, same = jnp.ones(3), jnp.eye(3)
+    contrast = jax.jit(lambda g: expectation.exact_contrast(same, g, weight).similarity)(jnp.ones(3))
+    assert jnp.allclose(contrast, 1 / 3)
+    negative = jnp.asarray([1.0, 1.0, -1.0])
+    with pytest.raises(ValueError, match="weight must not be negative"):
+        jax.jit(lambda g: expectation.exact_contrast(same, g, negative).similarity)(jnp.ones(3))

@@ -10,6 +10,7 @@ from gemax.core.adjacency import adjacency_regulariser, pseudo_huber
 from gemax.core.similarity import (
     distances,
     exponential_product,
+    exponential_product_among,
     exponential_similarity,
     exponential_similarity_of_pairs,
     indicator_similarity,
@@ -126,6 +127,33 @@ def test_products_in_blocks_equal_the_product_with_the_whole_matrix(key, monkeyp
     monkeypatch.setattr(module, "ENTRIES_AT_ONCE", 2_000)
     in_blocks = jax.value_and_grad(value, (0, 1))(points, others)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), whole, in_blocks)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_products_among_points_are_those_of_the_matrix_with_its_gradients(rows, key):
+    """Identical points included, far from the origin, and for columns that have gradients too."""
+    keys = jax.random.split(key, 3)
+    points = 3.0 * jax.random.normal(keys[0], (rows, 4)) + 5.0
+    points = points.at[1].set(points[0])
+    columns, target = jax.random.uniform(keys[1], (rows, 4)), jax.random.normal(keys[2], (rows, 4))
+
+    def loss_and_gradient(product):
+        return jax.jit(jax.value_and_grad(lambda *a: jnp.sum(target * jnp.sin(product(*a))), (0, 1)))(
+            points, columns
+        )
+
+    ours = loss_and_gradient(lambda points, columns: exponential_product_among(points, columns, scale=0.7))
+    truth = loss_and_gradient(
+        lambda points, columns: exponential_similarity(points, points, scale=0.7) @ columns
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), ours, truth)
+
+
+def test_products_among_points_have_finite_gradients_at_every_distance(key):
+    points = jax.random.normal(key, (300, 4)).at[1].set(0.0).at[2].set(0.0)
+    gradient = jax.jit(jax.grad(lambda points: exponential_product_among(points, jnp.ones((300, 2))).sum()))
+    for size in (0.0, 1e-30, 1e-6, 1.0, 1e2, 1e4):
+        assert jnp.isfinite(gradient(size * points)).all()
 
 
 def test_memory_of_products_in_blocks_is_bounded(monkeypatch):

@@ -52,7 +52,9 @@ def check_similarity(similarity: Shaped[Array, "..."] | np.ndarray) -> None:
     """Refuses a similarity outside of [0, 1]: most often it is a distance."""
     if not is_known(similarity) or similarity.size == 0:
         return
-    low, high = float(similarity.min()), float(similarity.max())
+    # In NumPy: while something else is being traced, jax would make promises of known numbers too.
+    values = np.asarray(similarity)
+    low, high = float(values.min()), float(values.max())
     # A mean over many negatives may round to a hair above one.
     if not (low >= 0 and high <= 1 + 1e-5):
         raise ValueError(
@@ -64,17 +66,19 @@ def check_weight(weight: Shaped[Array, "..."] | np.ndarray | None, name: str = "
     """Refuses weights that are negative or leave no state to average over."""
     if weight is None or not is_known(weight):
         return
-    if weight.size == 0 or not bool((weight > 0).any()):
-        raise ValueError(f"{name} must leave at least one state; got an empty mask of shape {weight.shape}.")
-    if bool((weight < 0).any()):
-        raise ValueError(f"{name} must not be negative; got a smallest value of {float(weight.min()):.3g}.")
+    values = np.asarray(weight)
+    if not (values > 0).any():
+        raise ValueError(f"{name} must leave at least one state; got an empty mask of shape {values.shape}.")
+    if (values < 0).any():
+        raise ValueError(f"{name} must not be negative; got a smallest value of {float(values.min()):.3g}.")
 
 
 def check_probability(probability: Shaped[Array, "..."] | np.ndarray, name: str = "probability") -> None:
     """Refuses numbers that are negative or do not sum to one: most often they are counts."""
     if not is_known(probability):
         return
-    low, total = float(probability.min()), float(probability.sum())
+    values = np.asarray(probability)
+    low, total = float(values.min()), float(values.sum())
     if not (low >= 0 and abs(total - 1) < 1e-3):
         raise ValueError(
             f"{name} must be zero or more and sum to 1; got a smallest value of {low:.3g} "

@@ -5,14 +5,16 @@ every state of the other batch is a negative (exact: no sampling noise, and chea
 product with a histogram), or a few are drawn (sampled: `n_neg` of the paper).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gemax.core.checks import check_same_shape, check_similarity, check_weight, is_known
-from gemax.core.similarity import exponential_product
+from gemax.core.similarity import exponential_product, exponential_product_among
 from gemax.types import Weight
 
 OtherWeight: TypeAlias = Float[Array, " M"] | Bool[Array, " M"]
@@ -69,6 +71,21 @@ def exact_contrast_of_points(
     return _contrast(exponential_product(points, others, _columns(g_power, weight), scale=similarity_scale))
 
 
+def exact_contrasts_among(
+    points: Float[Array, "N D"],
+    g_power: Float[Array, " N"],
+    weights: Sequence[Weight],
+    *,
+    similarity_scale: float = 1.0,
+) -> list[Contrast]:
+    """`exact_contrast` of points with themselves, for several weights at once: one similarity matrix serves all."""
+    for weight in weights:
+        _check_negatives(points.shape[0], g_power, weight)
+    columns = jnp.concatenate([_columns(g_power, weight) for weight in weights], axis=1)
+    product = exponential_product_among(points, columns, scale=similarity_scale)
+    return [_contrast(product[:, 2 * i : 2 * i + 2]) for i in range(len(weights))]
+
+
 def sampled_contrast(
     similarity: Float[Array, "N n_neg"],
     g_power: Float[Array, "N n_neg"],
@@ -79,7 +96,7 @@ def sampled_contrast(
     check_similarity(similarity)
     if mask is None:
         mask = jnp.ones(similarity.shape, bool)
-    elif is_known(mask) and not bool(mask.any(axis=1).all()):
+    elif is_known(mask) and not np.asarray(mask).any(axis=1).all():
         raise ValueError("mask must leave at least one negative for every state; got a row that is empty.")
     share = mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1)
     similarity = jnp.where(mask, similarity, 0.0)

@@ -75,6 +75,57 @@ def exponential_product(
     return jax.lax.map(row, points, batch_size=num_rows)
 
 
+def exponential_product_among(
+    points: Float[Array, "N D"], columns: Float[Array, "N C"], *, scale: float = 1.0
+) -> Float[Array, "N C"]:
+    """`exponential_product` of points with themselves, its gradient in a third of the time of the chain rule's."""
+    check_positive("scale", scale)
+    # Few points are subtracted from each other, which keeps the gradient exact however close they are.
+    if points.shape[0] <= ROWS_BY_SUBTRACTION or points.shape[0] ** 2 > ENTRIES_AT_ONCE:
+        return exponential_product(points, points, columns, scale=scale)
+    return _product_among(jnp.asarray(scale, points.dtype), points, columns)
+
+
+@jax.custom_vjp
+def _product_among(
+    scale: Float[Array, ""], points: Float[Array, "N D"], columns: Float[Array, "N C"]
+) -> Float[Array, "N C"]:
+    return jnp.exp(-scale * distances(points, points)) @ columns
+
+
+def _product_among_forward(
+    scale: Float[Array, ""], points: Float[Array, "N D"], columns: Float[Array, "N C"]
+):
+    distance = distances(points, points)
+    similarity = jnp.exp(-scale * distance)
+    return similarity @ columns, (scale, points, columns, distance, similarity)
+
+
+def _product_among_backward(kept: tuple[Array, ...], gradient: Float[Array, "N C"]):
+    """`Σ_m w_nm (x_n - x_m)`, where w is symmetric, since a pair meets itself from both sides."""
+    scale, points, columns, distance, similarity = kept
+    pairs = [
+        left[:, None] * right[None, :]
+        for one, other in zip(gradient.T, columns.T, strict=True)
+        for left, right in ((one, other), (other, one))
+    ]
+    apart = distance > 0
+    slope = jnp.where(apart, similarity / jnp.where(apart, distance, 1.0), 0.0)
+    weight = -scale * slope * sum(pairs)
+    # The column of ones adds up the weights in the same product.
+    centred = points - _centre(points, points)
+    sums = jnp.matmul(
+        weight,
+        jnp.concatenate([centred, jnp.ones((points.shape[0], 1))], axis=1),
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    # The scale is a setting, not a weight.
+    return None, sums[:, -1:] * centred - sums[:, :-1], similarity @ gradient
+
+
+_product_among.defvjp(_product_among_forward, _product_among_backward)
+
+
 def distances(points: Float[Array, "N D"], others: Float[Array, "M D"]) -> Float[Array, "N M"]:
     """Euclidean distances of all pairs; exactly zero, with gradient zero, between identical points."""
     if max(points.shape[0], others.shape[0]) <= ROWS_BY_SUBTRACTION:

@@ -13,7 +13,14 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from gemax.core.adjacency import adjacency_regulariser
-from gemax.core.expectation import Contrast, exact_contrast, mean, sample_negatives, sampled_contrast
+from gemax.core.expectation import (
+    Contrast,
+    exact_contrast,
+    exact_contrasts_among,
+    mean,
+    sample_negatives,
+    sampled_contrast,
+)
 from gemax.core.normaliser import Normaliser, init_normaliser, normalise, update_normaliser
 from gemax.core.objective import embedding_penalty, g_power, gem_objective, gem_reward, log_g_of
 from gemax.core.similarity import distances, exponential_similarity
@@ -228,11 +235,14 @@ def _contrast_of_table(
         jnp.zeros(views.log_g.shape).at[row].add(half.astype(float)) for half in (is_first, ~is_first)
     )
     power = g_power(views.log_g, settings.alpha)
-    similarity = _similarity(views.embedding, views.embedding, settings)
-    return (
-        Half(views.log_g, exact_contrast(similarity, power, second), first),
-        Half(views.log_g, exact_contrast(similarity, power, first), second),
-    )
+    if settings.similarity == "indicator":
+        similarity = _similarity(views.embedding, views.embedding, settings)
+        of_second, of_first = (exact_contrast(similarity, power, weight) for weight in (second, first))
+    else:
+        of_second, of_first = exact_contrasts_among(
+            views.embedding, power, (second, first), similarity_scale=settings.similarity_scale
+        )
+    return Half(views.log_g, of_second, first), Half(views.log_g, of_first, second)
 
 
 def _contrast_of_steps(views: Views, num_worlds: int, settings: GemSettings) -> tuple[Half, Half]:
