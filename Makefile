@@ -46,12 +46,18 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks; gymnax and MiniGrid live in an environment of their own.
-.PHONY: bench-worlds bench-random
+.PHONY: bench-worlds bench-random bench-training bench-learning
 bench-worlds: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/worlds.py
 
 bench-random: $(VENV)/.installed
 	$(BIN)/python benchmarks/random_policy.py
+
+bench-training: $(VENV)/.installed
+	$(BIN)/python benchmarks/training.py
+
+bench-learning: $(VENV)/.installed
+	$(BIN)/python benchmarks/learning.py
 
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench

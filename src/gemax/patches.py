@@ -47,8 +47,9 @@ def images_of(rows: Float[Array, "rows height width channels"]) -> Images:
     """The images as they are, or by their distinct values where these are known."""
     if not is_known(rows):
         return rows
-    values, pointer = np.unique(np.asarray(rows).reshape(-1, rows.shape[-1]), axis=0, return_inverse=True)
-    return Repeating(pointer.reshape(rows.shape[:3]), jnp.asarray(values))
+    numbers, number = np.unique(np.asarray(rows), return_inverse=True)
+    distinct, pointer = _distinct(number.reshape(rows.shape))
+    return Repeating(pointer, jnp.asarray(numbers[distinct]))
 
 
 def size_of(images: Images) -> tuple[int, int, int]:

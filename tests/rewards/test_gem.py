@@ -190,3 +190,20 @@ def test_seeds_can_be_trained_side_by_side(key):
     together = jax.vmap(lambda state, key: method.step(state, rollout, key)[0])(states, keys)
     alone = method.step(jax.tree.map(lambda leaf: leaf[1], states), rollout, keys[1])[0]
     np.testing.assert_allclose(together[1], alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("table", [True, False])
+@pytest.mark.parametrize("negatives", [0, 3])
+def test_a_similarity_of_ones_own_is_used_as_it_is(table, negatives, key):
+    """The exponential one, written by a user, pays what the built-in one pays."""
+
+    def similarity(observations, others):
+        return jnp.exp(-0.5 * jnp.linalg.norm(observations[:, None] - others[None], axis=-1))
+
+    rollout, settings = rollout_of(table=table), dataclasses.replace(SETTINGS, num_negatives=negatives)
+    given = build(dataclasses.replace(settings, similarity="exponential", similarity_scale=0.5))
+    own = build(dataclasses.replace(settings, similarity=similarity))
+    state = given.init(key, rollout.arrived.rows, WORLDS)
+    np.testing.assert_allclose(
+        own.reward(state, rollout, key), given.reward(state, rollout, key), rtol=1e-4, atol=1e-5
+    )

@@ -1,5 +1,8 @@
 """The `paper` preset against the tables of the paper, number by number, and what every preset must have."""
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
 from gemax.networks import CONVOLUTIONS
@@ -62,6 +65,14 @@ def test_the_torso_has_the_convolutions_of_the_paper():
 def test_episodes_are_as_long_as_in_the_paper(world, horizon):
     """bsuite's swing-up lasts 1,001 steps, which the paper calls 1,000."""
     assert make_world(world).horizon == horizon
+
+
+def test_every_difference_between_the_presets_is_documented():
+    text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text()
+    for world in WORLDS:
+        paper, laptop = (dataclasses.asdict(configure(world, preset)) for preset in ("paper", "laptop"))
+        for name in paper:
+            assert paper[name] == laptop[name] or name == "preset" or f"`{name}`" in text, name
 
 
 def test_changes_go_over_the_preset_and_wrong_names_are_refused():

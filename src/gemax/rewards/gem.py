@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -28,15 +28,17 @@ from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward
 from gemax.types import Metrics, Observations, Rollout, Tree, Weight, spread
 
-Similarity = Literal["learned", "exponential", "indicator"]
+Similarity: TypeAlias = Literal["learned", "exponential", "indicator", "own"]
+OwnSimilarity: TypeAlias = Callable[[Float[Array, "N D"], Float[Array, "M D"]], Float[Array, "N M"]]
+"""A given similarity of observations, flattened: from 0 to 1, and 1 for identical ones."""
 
 
 @dataclass(frozen=True)
 class GemSettings:
     """What GEM can be told."""
 
-    similarity: Similarity = "learned"
-    """Of embeddings f(x), of the observations themselves, or whether two observations are the same."""
+    similarity: Similarity | OwnSimilarity = "learned"
+    """Of embeddings f(x), of the observations themselves, whether two observations are the same, or a function."""
     similarity_scale: float = 1.0
     """c of `k = exp(-c ‖f(x) - f(x')‖)`."""
     alpha: float = 1.0
@@ -235,13 +237,13 @@ def _contrast_of_table(
         jnp.zeros(views.log_g.shape).at[row].add(half.astype(float)) for half in (is_first, ~is_first)
     )
     power = g_power(views.log_g, settings.alpha)
-    if settings.similarity == "indicator":
-        similarity = _similarity(views.embedding, views.embedding, settings)
-        of_second, of_first = (exact_contrast(similarity, power, weight) for weight in (second, first))
-    else:
+    if settings.similarity in ("learned", "exponential"):
         of_second, of_first = exact_contrasts_among(
             views.embedding, power, (second, first), similarity_scale=settings.similarity_scale
         )
+    else:
+        similarity = _similarity(views.embedding, views.embedding, settings)
+        of_second, of_first = (exact_contrast(similarity, power, weight) for weight in (second, first))
     return Half(views.log_g, of_second, first), Half(views.log_g, of_first, second)
 
 
@@ -304,6 +306,8 @@ def _halves(steps: Shaped[Array, "steps *rest"], num_worlds: int) -> tuple[Array
 
 
 def _similarity(points: Array, others: Array, settings: GemSettings) -> Float[Array, "N M"]:
+    if callable(settings.similarity):
+        return settings.similarity(points, others)
     if settings.similarity == "indicator":
         return (distances(points, others) == 0).astype(float)
     return exponential_similarity(points, others, scale=settings.similarity_scale)

@@ -1,12 +1,14 @@
 """From a configuration to the functions of a run."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import optax
 
 from gemax.agent.losses import LossSettings
 from gemax.networks import agent_network, torso_and_heads
 from gemax.rewards.base import IntrinsicReward, no_reward
-from gemax.rewards.gem import GemSettings, gem
+from gemax.rewards.gem import GemSettings, OwnSimilarity, gem
 from gemax.training.centring import Centring, centre, centring_of_table, empty_centring
 from gemax.training.collect import Eyes
 from gemax.training.config import Config
@@ -20,8 +22,15 @@ SMALLEST_FOR_CONVOLUTIONS = 5
 """Squares each way of the smallest image that the three convolutions leave anything of."""
 
 
-def assemble(config: Config, world: World | None = None) -> Trainer:
-    """The trainer of a configuration."""
+class Own(NamedTuple):
+    """What a user brings along from Python, and no file can hold."""
+
+    similarity: OwnSimilarity | None = None
+    """k(x, x') between centred observations, flattened: [N, D] and [M, D] give [N, M], from 0 to 1."""
+
+
+def assemble(config: Config, world: World | None = None, own: Own | None = None) -> Trainer:
+    """The trainer of a configuration; its world, if there is one already, need not be built again."""
     world = world_of(config) if world is None else world
     centring, eyes = _eyes(world)
     network = agent_network(
@@ -39,7 +48,7 @@ def assemble(config: Config, world: World | None = None) -> Trainer:
         eyes=eyes,
         network=network,
         optimiser=_optimiser(config, config.learning_rate),
-        reward=_reward(config, world),
+        reward=_reward(config, world, own or Own()),
         loss=LossSettings(
             returns=config.returns,
             advantage=config.advantage,
@@ -87,11 +96,16 @@ def _pixels_per_square(world: World) -> int | None:
     return world.finite.pixels_per_square
 
 
-def _reward(config: Config, world: World) -> IntrinsicReward:
+def _reward(config: Config, world: World, own: Own) -> IntrinsicReward:
     if config.method == "none":
         return no_reward()
+    if (config.similarity == "own") != (own.similarity is not None):
+        raise ValueError(
+            "similarity own goes with a function, which only Python can pass: "
+            f"gemax.train(..., similarity=function); got {config.similarity!r} and {own.similarity}."
+        )
     settings = GemSettings(
-        similarity=config.similarity,
+        similarity=own.similarity or config.similarity,
         similarity_scale=config.similarity_scale,
         alpha=config.alpha,
         num_negatives=config.num_negatives,

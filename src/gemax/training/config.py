@@ -21,6 +21,10 @@ class Config:
     preset: Preset = "laptop"
     """Where the other values come from: `laptop` learns in a minute on two cores, `paper` has the paper's tables."""
     seed: int = 0
+    seeds: int = 1
+    """How many seeds are trained together: `seed` and those after it."""
+    grouped: bool = False
+    """Whether this run is one seed of a group: rounding may then differ from that of a lone one."""
     observation: Literal["squares", "pixels"] = "squares"
     """What gridworlds show: a pixel a square, or the paper's 8 x 8 pixels a square, which go through convolutions."""
     reward_free: bool = False
@@ -49,10 +53,10 @@ class Config:
     time_buckets: int = 16
     """Into how many soft buckets the time is cut for the policy."""
 
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     """Of policy and value."""
     reward_learning_rate: float = 1e-3
-    """Of f and g: the policy chases what g has not yet learned to discount."""
+    """Of f and g: no smaller than the policy's, which chases what g has not yet learned to discount."""
     adam_beta1: float = 0.0
     adam_beta2: float = 0.95
     largest_gradient: float = 0.0
@@ -67,7 +71,8 @@ class Config:
     entropy_cost: float = 1e-3
     """w_ent: what an even choice of actions is worth."""
 
-    similarity: Literal["learned", "exponential", "indicator"] = "learned"
+    similarity: Literal["learned", "exponential", "indicator", "own"] = "learned"
+    """Learned by f; or given: of observations by their distance, by being the same, or by a function from Python."""
     similarity_scale: float = 1.0
     """c."""
     alpha: float = 1.0
@@ -112,6 +117,8 @@ class Config:
         for name in FRACTIONS:
             check_fraction(name, getattr(self, name))
         check_alpha(self.alpha)
+        if self.grouped and self.seeds > 1:
+            raise ValueError(f"seeds must be 1 for one seed of a group; got {self.seeds}.")
         if self.method == "gem" and self.num_worlds < 8:
             raise ValueError(
                 f"num_worlds must be at least 8 for gem, half of them for negatives; got {self.num_worlds}."
@@ -133,7 +140,7 @@ class Config:
 
 
 COUNTS = (
-    "updates", "num_worlds", "trace_length", "trace_period", "updates_per_call", "checkpoint_every",
+    "seeds", "updates", "num_worlds", "trace_length", "trace_period", "updates_per_call", "checkpoint_every",
     "keep_checkpoints", "horizon", "torso_size", "lstm_size", "head_size", "embedding_size", "time_buckets",
 )  # fmt: skip
 POSITIVE = ("learning_rate", "reward_learning_rate", "similarity_scale", "huber_exponent")
@@ -149,7 +156,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "observation": ("squares", "pixels"),
     "returns": ("averaged", "vtrace"),
     "advantage": ("td", "return"),
-    "similarity": ("learned", "exponential", "indicator"),
+    "similarity": ("learned", "exponential", "indicator", "own"),
 }
 
 

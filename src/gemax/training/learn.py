@@ -25,7 +25,7 @@ from gemax.training.state import (
     tally_visits,
 )
 from gemax.training.traces import empty_window, extend, latest
-from gemax.types import Metrics
+from gemax.types import Metrics, Tree
 from gemax.worlds.base import World
 
 
@@ -89,7 +89,7 @@ def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) 
     extrinsic = 0.0 if config.reward_free else steps.reward
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
     window = extend(state.window, steps, mixed)
-    parameters, optimiser, agent_metrics = _actor_critic_step(trainer, state, window)
+    parameters, optimiser, agent_metrics = actor_critic_step(trainer, state, window)
     tally = tally_returns(state.tally, steps.episode_return, steps.terminated | steps.truncated)
     tally = tally_visits(tally, steps.square, config.visit_decay)
     state = state._replace(
@@ -112,7 +112,11 @@ def intrinsic_weight(config: Config, update: Array) -> Float[Array, ""]:
     return jnp.maximum(1.0 - update / config.anneal_updates, 0.0)
 
 
-def _actor_critic_step(trainer: Trainer, state: TrainState, window: Window):
+def actor_critic_step(
+    trainer: Trainer, state: TrainState, window: Window
+) -> tuple[Parameters, Tree, Metrics]:
+    """Policy and value learn from a window: their parameters and their optimiser's state after it."""
+
     def loss(parameters: Parameters):
         logits, values = _unroll_window(trainer, parameters, state, window)
         trace = Trace(

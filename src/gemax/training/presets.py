@@ -7,10 +7,10 @@ from typing import Any
 from gemax.training.config import Config, Preset
 
 LAPTOP: dict[str, dict[str, Any]] = {
-    "two-rooms": {"updates": 600},
-    "two-rooms-noisy": {"updates": 1000},
+    "two-rooms": {"updates": 500},
+    "two-rooms-noisy": {"updates": 800},
     "sixteen-leaves": {
-        "updates": 2500,
+        "updates": 1800,
         "num_worlds": 128,
         "trace_length": 18,
         "trace_period": 18,
@@ -19,12 +19,11 @@ LAPTOP: dict[str, dict[str, Any]] = {
         "entropy_cost": 4e-3,
         "trace_decay": 0.97,
     },
-    "two-keys": {"updates": 1200},
+    "two-keys": {"updates": 800},
     "mountain-car": {
         "updates": 2500,
         "trace_length": 20,
         "trace_period": 20,
-        "learning_rate": 1e-3,
         "intrinsic_scale": 0.25,
         "intrinsic_shift": 0.7,
         "entropy_cost": 1e-2,
@@ -34,7 +33,6 @@ LAPTOP: dict[str, dict[str, Any]] = {
         "updates": 6000,
         "trace_length": 20,
         "trace_period": 20,
-        "learning_rate": 1e-3,
         # Steps of a hundredth of a second: with C = 1 all states look distinct, and the agent lies still.
         "adjacency_scale": 10.0,
         "intrinsic_scale": 0.3,
