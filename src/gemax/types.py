@@ -58,7 +58,7 @@ class Rollout(NamedTuple):
     is_first: Bool[Array, "time worlds"]
     """Whether what was seen starts an episode."""
     square: Int[Array, "time worlds"]
-    """Where each action led to, in finite worlds; 0 elsewhere."""
+    """Where each action led to: a square in finite worlds, a bin in others."""
 
 
 def spread(

@@ -144,6 +144,24 @@ def test_intrinsic_reward_can_be_annealed_to_zero():
     assert intrinsic_weight(small(), jnp.asarray(10**6)) == 1
 
 
+def test_the_policy_can_learn_more_slowly_than_the_reward():
+    """Every second update only: the first one counts, the second does not."""
+    trainer = assemble(small(policy_every=2))
+    learn_once = jax.jit(lambda state: update(trainer, state)[0])
+    start = begin(trainer)
+    first = learn_once(start)
+    second = learn_once(first)
+    moved = [
+        max(float(jnp.abs(a - b).max()) for a, b in zip(*map(jax.tree.leaves, pair), strict=True))
+        for pair in (
+            (start.parameters, first.parameters),
+            (first.parameters, second.parameters),
+            (first.reward.parameters, second.reward.parameters),
+        )
+    ]
+    assert [size > 0 for size in moved] == [True, False, True]
+
+
 def test_updates_that_are_not_finite_are_skipped_and_poison_nothing():
     trainer = assemble(small())
     state = begin(trainer)

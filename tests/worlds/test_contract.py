@@ -139,3 +139,22 @@ def test_indices_of_finite_worlds_stay_in_their_ranges():
         assert jax.vmap(facts.state_index)(states).max() < facts.num_states
         assert jax.vmap(facts.square_index)(states).max() < len(facts.square_positions)
         assert jax.vmap(facts.observation_index)(states).max() < len(facts.observation_table)
+
+
+def test_places_of_continuous_worlds_are_bins_of_a_plane():
+    world = SHORT["mountain-car"]
+    state = world.reset(jax.random.key(0))[0]
+    for position, velocity, place in (
+        (-1.2, -0.07, 0),
+        (0.6, 0.07, 899),
+        (-1.2, 0.07, 29),
+        (0.6, -0.07, 870),
+    ):
+        state = state._replace(position=jnp.asarray(position), velocity=jnp.asarray(velocity))
+        assert int(world.places.index_of(state)) == place
+    world = SHORT["cartpole-swingup"]
+    state = world.reset(jax.random.key(0))[0]
+    for theta, theta_dot, place in ((0.0, -99.0, 0), (6.28, 99.0, 899), (3.2, 0.1, 15 * 30 + 15)):
+        state = state._replace(theta=jnp.asarray(theta), theta_dot=jnp.asarray(theta_dot))
+        assert int(world.places.index_of(state)) == place
+    assert world.places.number == 900

@@ -29,6 +29,7 @@ class Steps(NamedTuple):
     terminated: Bool[Array, "time worlds"]
     truncated: Bool[Array, "time worlds"]
     square: Int[Array, "time worlds"]
+    """Of the world's `places`: a square, or a bin."""
     episode_return: Float[Array, "time worlds"]
     """Of the episode up to and with this step."""
 
@@ -159,9 +160,6 @@ def _go_on(
     arrived, over = transition.arrived, transition.is_first
     episode_return = position.episode_return + arrived.reward
     num_worlds = over.shape[0]
-    square = jnp.zeros(num_worlds, jnp.int32)
-    if world.finite is not None:
-        square = jax.vmap(world.finite.square_index)(transition.arrived_state)
     steps = Steps(
         seen=position.seen,
         arrived=see(transition.arrived_state, arrived.observation),
@@ -173,7 +171,7 @@ def _go_on(
         reward=arrived.reward,
         terminated=arrived.terminated,
         truncated=arrived.truncated,
-        square=square,
+        square=jax.vmap(world.places.index_of)(transition.arrived_state),
         episode_return=episode_return,
     )
     empty = network.initial_memory(num_worlds)

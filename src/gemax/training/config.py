@@ -42,6 +42,8 @@ class Config:
     """How many steps of each world the actor-critic learns from in an update."""
     trace_period: int = 30
     """How many of them are new; fewer than the length makes older ones off-policy."""
+    policy_every: int = 1
+    """n of `sec:sweep2timescale`: policy and value learn in every n-th update only, the intrinsic reward in all."""
     updates_per_call: int = 10
     """How many updates are compiled into one call: between calls a run can be stopped, saved and watched."""
 
@@ -140,8 +142,9 @@ class Config:
 
 
 COUNTS = (
-    "seeds", "updates", "num_worlds", "trace_length", "trace_period", "updates_per_call", "checkpoint_every",
-    "keep_checkpoints", "horizon", "torso_size", "lstm_size", "head_size", "embedding_size", "time_buckets",
+    "seeds", "updates", "num_worlds", "trace_length", "trace_period", "policy_every", "updates_per_call",
+    "checkpoint_every", "keep_checkpoints", "horizon", "torso_size", "lstm_size", "head_size",
+    "embedding_size", "time_buckets",
 )  # fmt: skip
 POSITIVE = ("learning_rate", "reward_learning_rate", "similarity_scale", "huber_exponent")
 NOT_NEGATIVE = (

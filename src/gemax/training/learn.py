@@ -25,7 +25,7 @@ from gemax.training.state import (
     tally_visits,
 )
 from gemax.training.traces import empty_window, extend, latest
-from gemax.types import Metrics, Tree
+from gemax.types import Metrics, Tree, tree_where
 from gemax.worlds.base import World
 
 
@@ -50,7 +50,6 @@ def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
     position = start(world, trainer.eyes, trainer.network, config.num_worlds, worlds_key)
     rows = trainer.eyes.observations(centring, position.seen[None]).rows
     parameters = trainer.network.init(agent_key, rows)
-    num_squares = 1 if world.finite is None else len(world.finite.square_positions)
     return TrainState(
         update=jnp.zeros((), int),
         key=run_key,
@@ -60,7 +59,7 @@ def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
         optimiser=trainer.optimiser.init(parameters),
         reward=trainer.reward.init(reward_key, rows, config.num_worlds),
         centring=centring,
-        tally=Tally(jnp.zeros(num_squares), jnp.zeros(RETURNS_KEPT), jnp.zeros((), int)),
+        tally=Tally(jnp.zeros(world.places.number), jnp.zeros(RETURNS_KEPT), jnp.zeros((), int)),
     )
 
 
@@ -90,6 +89,10 @@ def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) 
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
     window = extend(state.window, steps, mixed)
     parameters, optimiser, agent_metrics = actor_critic_step(trainer, state, window)
+    if config.policy_every > 1:
+        is_due = state.update % config.policy_every == 0
+        before = (state.parameters, state.optimiser)
+        parameters, optimiser = tree_where(is_due, (parameters, optimiser), before)
     tally = tally_returns(state.tally, steps.episode_return, steps.terminated | steps.truncated)
     tally = tally_visits(tally, steps.square, config.visit_decay)
     state = state._replace(

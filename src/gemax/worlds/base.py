@@ -36,6 +36,14 @@ class ObservationSpec(NamedTuple):
         return self.low.dtype
 
 
+class Places(NamedTuple):
+    """What visits are counted by, for coverage, entropy and the oracle: the squares of a map, or bins of a plane."""
+
+    index_of: Callable[[State], Int[Array, ""]]
+    number: int
+    """How many there are."""
+
+
 class FiniteFacts(NamedTuple):
     """What a finite world knows about itself."""
 
@@ -80,6 +88,7 @@ class World(NamedTuple):
     """The state as a person would want to see it. Not to be compiled."""
     solved_return: float
     """The mean return from which the world counts as solved."""
+    places: Places
     finite: FiniteFacts | None = None
     time_feature: int | None = None
     """The entry of the observation vector that holds the time, where there is one."""
@@ -122,6 +131,26 @@ def step_and_reset(
 
     current = jax.tree.map(choose, reset, arrived)
     return jax.tree.map(choose, state_reset, state_arrived), Transition(arrived, current, over, state_arrived)
+
+
+BINS_EACH_WAY = 30
+
+
+def bins_of(
+    plane: Callable[[State], tuple[Float[Array, ""], Float[Array, ""]]],
+    low: tuple[float, float],
+    high: tuple[float, float],
+) -> Places:
+    """30 × 30 bins over two variables of a continuous state; what lies outside counts to the bin at the edge."""
+
+    def index(state: State) -> Int[Array, ""]:
+        row, column = (
+            jnp.clip((value - start) / (end - start) * BINS_EACH_WAY, 0, BINS_EACH_WAY - 1).astype(int)
+            for value, start, end in zip(plane(state), low, high, strict=True)
+        )
+        return row * BINS_EACH_WAY + column
+
+    return Places(index, BINS_EACH_WAY**2)
 
 
 def without_reward(world: World) -> World:

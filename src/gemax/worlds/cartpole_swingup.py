@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 from PIL import Image, ImageDraw
 
 from gemax.types import Timestep
-from gemax.worlds.base import ObservationSpec, World, first_timestep
+from gemax.worlds.base import ObservationSpec, World, bins_of, first_timestep
 
 CART_MASS = 1.0
 """In kilograms."""
@@ -55,6 +55,8 @@ LARGEST_X_DOT = 100.0
 """Bounds the observed velocity of the cart, in metres per second."""
 LARGEST_THETA_DOT = 600.0
 """Bounds the observed angular velocity of the pole, in radians per second."""
+BINNED_THETA_DOT = 15.0
+"""Up to which angular velocity visits are told apart, in radians per second: a pole that falls from upright has 7.7."""
 
 NUM_BSUITE_SETTINGS = 20
 """bsuite names them `cartpole_swingup/0` to `cartpole_swingup/19`."""
@@ -159,6 +161,11 @@ def cartpole_swingup(
         step=step,
         picture=picture,
         solved_return=400.0,
+        places=bins_of(
+            lambda state: (state.theta, state.theta_dot),
+            (0.0, -BINNED_THETA_DOT),
+            (2 * np.pi, BINNED_THETA_DOT),
+        ),
         time_feature=TIME_FEATURE,
     )
 

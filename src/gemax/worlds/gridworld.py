@@ -15,7 +15,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
 from gemax.core.ceiling import FiniteModel
 from gemax.types import Timestep
-from gemax.worlds.base import FiniteFacts, ObservationSpec, World, first_timestep
+from gemax.worlds.base import FiniteFacts, ObservationSpec, Places, World, first_timestep
 from gemax.worlds.maps import MOVES, GridMap, Square, check_reachable, move, steps_from
 from gemax.worlds.pixels import (
     PIXELS_PER_SQUARE,
@@ -112,6 +112,7 @@ def gridworld(
             grid_map, tables.squares[number], tables.gone[number], () if reward is None else (reward,)
         )
 
+    facts = _facts(grid_map, tables, image_table, image_index, pixels, noise, horizon)
     height, width = image_size(grid_map)
     shape = (height * pixels, width * pixels, 3)
     return World(
@@ -123,7 +124,8 @@ def gridworld(
         step=step,
         picture=picture,
         solved_return=0.95,
-        finite=_facts(grid_map, tables, image_table, image_index, pixels, noise, horizon),
+        places=Places(facts.square_index, len(facts.square_positions)),
+        finite=facts,
     )
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 from PIL import Image, ImageDraw
 
 from gemax.types import Timestep
-from gemax.worlds.base import ObservationSpec, World, first_timestep
+from gemax.worlds.base import ObservationSpec, World, bins_of, first_timestep
 
 LEFT_WALL = -1.2
 """The smallest position. The wall takes all speed from a car that hits it."""
@@ -64,6 +64,11 @@ def mountain_car() -> World:
         step=step,
         picture=picture,
         solved_return=-200.0,
+        places=bins_of(
+            lambda state: (state.position, state.velocity),
+            (LEFT_WALL, -LARGEST_SPEED),
+            (RIGHT_END, LARGEST_SPEED),
+        ),
         time_feature=TIME_FEATURE,
     )
 
