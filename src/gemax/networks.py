@@ -84,6 +84,11 @@ def mlp(sizes: Sequence[int]) -> Network:
     return _network(nn.Sequential([*layers, nn.Dense(sizes[-1])]))
 
 
+def torso(size: int, pixels_per_square: int | None = None) -> Network:
+    """The torso alone: what RND predicts, and predicts with. For `pixels_per_square` see `torso_and_heads`."""
+    return _network(_Torso(size, pixels_per_square))
+
+
 def torso_and_heads(
     torso_size: int, head_size: int, output_sizes: Sequence[int], pixels_per_square: int | None = None
 ) -> Network:
@@ -106,7 +111,7 @@ def agent_network(
     pixels_per_square: int | None = None,
 ) -> AgentNetwork:
     """π and V of `tab:commonhyper`: torso, LSTM, and a head each. For `pixels_per_square` see `torso_and_heads`."""
-    torso = _network(_Torso(torso_size, pixels_per_square))
+    body = torso(torso_size, pixels_per_square)
     policy_head, value_head = _network(_Head(head_size, num_actions)), _network(_Head(head_size, 1))
     recurrent = nn.initializers.orthogonal()
     num_inputs = torso_size + num_actions + 1 + time_buckets
@@ -117,7 +122,7 @@ def agent_network(
         # One kernel for all inputs, as for their concatenation; the forget gate starts open.
         bias = jnp.zeros(4 * lstm_size).at[lstm_size : 2 * lstm_size].set(1.0)
         return {
-            "torso": torso.init(torso_key, rows[:1]),
+            "torso": body.init(torso_key, rows[:1]),
             "lstm": {
                 "input": _kernel(input_key, (num_inputs, 4 * lstm_size)),
                 "hidden": recurrent(hidden_key, (lstm_size, 4 * lstm_size)),
@@ -128,7 +133,7 @@ def agent_network(
         }
 
     def row_terms(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows gates"]:
-        features = torso.apply(parameters["torso"], rows)
+        features = body.apply(parameters["torso"], rows)
         return features @ parameters["lstm"]["input"][:torso_size] + parameters["lstm"]["bias"][None]
 
     def tables(parameters: Parameters) -> Tables:

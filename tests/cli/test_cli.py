@@ -1,6 +1,6 @@
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,11 +14,17 @@ def gemax_command(*arguments):
     )
 
 
+def seconds_of_children():
+    """Of work, so that others who keep the machine busy do not count."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def test_help_names_the_verbs_and_answers_at_once():
-    gemax_command("--help")  # fills the file cache
-    started = time.monotonic()
     result = gemax_command("--help")
-    assert time.monotonic() - started < 2.0  # half a second on a quiet machine
+    before = seconds_of_children()
+    gemax_command("--help")  # the files are in the cache now
+    assert seconds_of_children() - before < 2.0  # half a second on a quiet machine
     assert result.returncode == 0
     assert "reproduce" in result.stdout
     assert "doctor" in result.stdout

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -12,17 +10,12 @@ TINY = [
 ]  # fmt: skip
 
 
-def gemax_command(*arguments, cwd=None):
-    command = [sys.executable, "-m", "gemax.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=cwd, check=False)
-
-
-def test_a_map_of_ones_own_is_trained_on_resumed_and_evaluated(tmp_path):
+def test_a_map_of_ones_own_is_trained_on_resumed_and_evaluated(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "my-maze.txt").write_text("S..\n.#.\n..G\n")
-    answer = gemax_command("train", "--map", "my-maze.txt", "--horizon", "12", *TINY, cwd=tmp_path)
-    assert answer.returncode == 0, answer.stderr
+    assert main(["train", "--map", "my-maze.txt", "--horizon", "12", *TINY]) == 0
     run = tmp_path / "runs" / "my-maze-gem-0"
-    assert "return" in answer.stdout
+    assert "return" in capsys.readouterr().out
     config, summary = (json.loads((run / name).read_text()) for name in ("config.json", "summary.json"))
     assert (config["world"], config["horizon"], config["map_text"]) == ("my-maze", 12, "S..\n.#.\n..G\n")
     assert (summary["status"], summary["updates"], summary["frames"]) == ("finished", 4, 320)
@@ -30,11 +23,11 @@ def test_a_map_of_ones_own_is_trained_on_resumed_and_evaluated(tmp_path):
         assert (run / name).read_bytes().startswith(b"\x89PNG")
     # The file may go: the run has its map.
     (tmp_path / "my-maze.txt").unlink()
-    again = gemax_command("resume", run)
-    assert again.returncode == 0
-    assert "Already at 4 of 4 updates" in again.stdout
-    evaluation = gemax_command("evaluate", run, "--episodes", "20")
-    assert evaluation.returncode == 0, evaluation.stderr
+    assert main(["resume", str(run)]) == 0
+    assert "Already at 4 of 4 updates" in capsys.readouterr().out
+    assert main(["resume", str(run), "--updates", "3"]) == 2
+    assert "updates must be more than the 4 that" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--episodes", "20"]) == 0
     report = json.loads((run / "evaluation.json").read_text())
     assert 0 < report["sampled"]["entropy_share"]["mean"] <= 1
     assert report["greedy"]["length"]["mean"] <= 12
@@ -46,6 +39,7 @@ def test_a_map_of_ones_own_is_trained_on_resumed_and_evaluated(tmp_path):
         (["two-room"], "Did you mean two-rooms?"),
         (["two-rooms", "--num-worlds", "4"], "num_worlds must be at least 8 for gem"),
         (["two-rooms", "--trace-period", "99"], "trace_period must be at most trace_length (30); got 99"),
+        (["two-rooms", "--seeds", "0"], "seeds must be at least 1; got 0"),
         (["--map", "nowhere.txt"], "there is no map file nowhere.txt"),
     ],
 )

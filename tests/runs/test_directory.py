@@ -21,6 +21,7 @@ from gemax.runs.directory import (
     RunDirectory,
     check_space,
     create_run,
+    open_below,
     plain,
     read_metrics,
     resume_run,
@@ -175,6 +176,28 @@ def test_reading_a_configuration_runs_nothing(tmp_path, content):
     assert not canary.exists()
 
 
+# Runs that are part of another one
+
+
+def test_a_run_below_another_is_made_once_and_takes_a_new_configuration(run):
+    below = open_below(run, "seed-1", CONFIG)
+    below.append_metrics(1, {})
+    (below.path / ".config.json.khsbzrt3.tmp").write_bytes(b"half")
+    again = open_below(run, "seed-1", {**CONFIG, "updates": 7})
+    assert again.read_config()["updates"] == 7
+    assert len(read_metrics(again.metrics)) == 1
+    assert len(again.messages) == 1
+    assert sorted(path.name for path in below.path.iterdir()) == ["config.json", "metrics.jsonl"]
+
+
+def test_a_run_below_another_does_not_lead_out_of_it(run, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (run.path / "seed-1").symlink_to(tmp_path / "outside")
+    with pytest.raises(ValueError, match="is a link"):
+        open_below(run, "seed-1", CONFIG)
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
 # Names and links
 
 
@@ -327,7 +350,7 @@ def test_an_interrupted_rewind_leaves_the_log_as_it_was(run, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", no_space)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(OSError, match=r"No space left on device: '.*metrics\.jsonl'"):
             run.rewind_metrics(1)
     assert len(read_metrics(run.metrics)) == 2
 
@@ -346,7 +369,10 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_raises_and_leaves_no_half_lin
     with mounted(tmp_path, "size=8k"):
         run = RunDirectory(tmp_path)
         run.append_metrics(1, {"a": "x" * 3_000})
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(
+            OSError,
+            match=r"Cannot write to .*metrics\.jsonl: No space left on device\. What was saved is kept",
+        ):
             run.append_metrics(2, {"a": "x" * 12_000})
         run.append_metrics(3, {})
         assert [record["update"] for record in read_metrics(run.metrics)] == [1, 3]

@@ -1,4 +1,6 @@
 import dataclasses
+import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -32,14 +34,15 @@ def run(tmp_path_factory):
 def test_a_run_says_what_became_of_it(run):
     assert run.summary["status"] == "finished"
     assert run.summary["updates"] == 4
-    trainer, state = load_run(run.path)
-    assert (trainer.config.seed, int(state.update)) == (5, 4)
+    trainer, states, messages = load_run(run.path)
+    assert (trainer.config.seed, int(states[5].update), messages) == (5, 4, [])
     assert dataclasses.asdict(trainer.config)["lstm_size"] == 8
 
 
 def test_a_loaded_policy_acts_as_the_agent_did(run):
     """Greedy, step by step from observations, against the compiled rollout from table rows."""
-    trainer, state = load_run(run.path)
+    trainer, states, _ = load_run(run.path)
+    state = states[5]
     position = start(trainer.world, trainer.eyes, trainer.network, 1, jax.random.key(0))
     _, steps = collect(
         trainer.world, trainer.eyes, state.centring, trainer.network, state.parameters, position, 12,
@@ -53,6 +56,13 @@ def test_a_loaded_policy_acts_as_the_agent_did(run):
         world_state, timestep = policy.world.step(jax.random.key(2), world_state, jax.numpy.asarray(action))
 
 
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(run, tmp_path):
+    path = Path(shutil.copytree(run.path, tmp_path / "run"))
+    (path / "checkpoints" / "update-00000004" / "arrays.safetensors").write_bytes(b"")
+    with pytest.warns(UserWarning, match="Skipped a damaged checkpoint, update 4"):
+        gemax.load(path)
+
+
 def test_wrong_shapes_and_settings_are_refused_in_words(run):
     with pytest.raises(
         ValueError, match=r"observation must have the shape \(9, 7, 3\) of two-rooms; got \(3,\)"
@@ -60,3 +70,5 @@ def test_wrong_shapes_and_settings_are_refused_in_words(run):
         gemax.load(run.path).act(np.zeros(3))
     with pytest.raises(ValueError, match=r"there is no setting 'learning_rat'. Did you mean learning_rate\?"):
         gemax.train("two-rooms", learning_rat=1.0)
+    with pytest.raises(ValueError, match="grouped is for gemax to set"):
+        gemax.train("two-rooms", grouped=True)

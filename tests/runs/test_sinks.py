@@ -12,7 +12,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from gemax.runs.directory import RunDirectory, create_run, read_metrics
-from gemax.runs.sinks import Sink, all_of, guarded, jsonl_sink, tensorboard_sink, wandb_sink
+from gemax.runs.sinks import Sink, all_of, guarded, jsonl_sink, sinks_for, tensorboard_sink, wandb_sink
 
 
 class Memory:
@@ -48,7 +48,7 @@ def warnings_in(caplog):
 
 def test_the_metrics_file_raises(tmp_path):
     sink = jsonl_sink(RunDirectory(tmp_path / "gone"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(OSError, match=r"Cannot write to .*metrics\.jsonl: No such file"):
         sink.write(1, {"loss": 0.5})
 
 
@@ -180,9 +180,11 @@ def test_tensorboard_gets_every_number(tmp_path, caplog):
 
 
 def test_tensorboard_is_told_where_a_resumed_run_starts(tmp_path):
-    sink = tensorboard_sink(tmp_path, first_update=21)
-    sink.close()
-    assert [event.step for event in events_in(tmp_path) if event.HasField("session_log")] == [21]
+    with create_run(tmp_path / "run", {}) as run:
+        (open_sink,) = sinks_for(tensorboard=True)
+        open_sink(run, 21).close()
+    events = events_in(tmp_path / "run" / "tensorboard")
+    assert [event.step for event in events if event.HasField("session_log")] == [21]
 
 
 def test_tensorboard_on_a_bad_disk_does_not_stop_a_run(tmp_path, caplog):
@@ -198,28 +200,22 @@ def test_tensorboard_on_a_bad_disk_does_not_stop_a_run(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("package", "extra", "open_sink"),
-    [
-        ("tensorboardX", "tensorboard", lambda folder: tensorboard_sink(folder)),
-        ("wandb", "wandb", lambda folder: wandb_sink(folder, "gemax", "run", {})),
-    ],
+    ("package", "extra", "wishes"),
+    [("tensorboardX", "tensorboard", {"tensorboard": True}), ("wandb", "wandb", {"wandb": "gemax"})],
 )
-def test_a_missing_package_is_told_with_the_command_that_installs_it(
-    tmp_path, monkeypatch, package, extra, open_sink
-):
+def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch, package, extra, wishes):
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name: None if name == package else pytest.fail(name)
     )
     with pytest.raises(ValueError, match=rf"needs {package}\. .*pip install 'gemax\[{extra}\]'"):
-        open_sink(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        sinks_for(**wishes)
 
 
 WANDB = """
 class Run:
     def __init__(self, **settings):
-        self.file = open(settings["dir"] + "/log", "w")
-        print({name: settings[name] for name in ("project", "name", "config")}, file=self.file)
+        self.file = open(settings["dir"] + "/log", "a")
+        print({name: settings[name] for name in ("project", "name", "config", "id", "resume")}, file=self.file)
     def log(self, metrics, step):
         print(step, metrics, file=self.file)
     def finish(self):
@@ -243,15 +239,25 @@ def fake_wandb(tmp_path, monkeypatch):
     sys.modules.pop("wandb", None)
 
 
-def test_wandb_gets_every_number(tmp_path, fake_wandb, caplog):
+def test_wandb_gets_every_number_of_a_run_and_of_its_resumption_under_one_id(tmp_path, fake_wandb, caplog):
     fake_wandb(WANDB)
-    sink = wandb_sink(tmp_path / "run", "gemax", "two-rooms", {"seed": 1})
-    sink.write(5, {"loss": 0.5, "nan": float("nan")})
-    sink.close()
-    assert (tmp_path / "run" / "log").read_text().splitlines() == [
-        "{'project': 'gemax', 'name': 'two-rooms', 'config': {'seed': 1}}",
-        "5 {'loss': 0.5}",
-    ]
+    with create_run(tmp_path / "two-rooms", {"seed": 1}) as run:
+        for update in (5, 10):
+            (open_sink,) = sinks_for(wandb="mine")
+            sink = open_sink(run, update)
+            sink.write(update, {"loss": 0.5, "nan": float("nan")})
+            sink.close()
+    identity = (run.path / "wandb" / "id").read_text()
+    opened = {
+        "project": "mine",
+        "name": "two-rooms",
+        "config": {"seed": 1},
+        "id": identity,
+        "resume": "allow",
+    }
+    assert (run.path / "wandb" / "log").read_text().splitlines() == [
+        str(opened), "5 {'loss': 0.5}", str(opened), "10 {'loss': 0.5}",
+    ]  # fmt: skip
     assert warnings_in(caplog) == []
 
 

@@ -19,31 +19,27 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
-    from gemax.runs.report import evaluate_run
+    from gemax.runs.report import KINDS, evaluate_run
 
-    report = evaluate_run(run, episodes, seed)
-    table = Table(
-        "policy",
-        "return",
-        "length",
-        "coverage",
-        "entropy",
-        "share of ceiling",
-        title=f"{episodes:,} episodes",
-    )
-    for kind in ("sampled", "greedy"):
-        numbers = report[kind]
-        table.add_row(
-            kind,
-            *(
-                _with_interval(numbers.get(name))
-                for name in ("return", "length", "coverage", "entropy", "entropy_share")
-            ),
-        )
-    Console().print(table)
-    Console().print(f"Written to {run / 'evaluation.json'}; ± is half of a 95 % interval.", highlight=False)
+    console = Console(highlight=False, markup=False)
+    report = evaluate_run(run, episodes, seed, tell=console.print)
+    names = ("return", "length", "coverage", "entropy", "entropy_share")
+    table = Table("policy", *names[:-1], "share of ceiling", title=f"{episodes:,} episodes")
+    for trained in report.get("seeds", []):
+        for kind in KINDS:
+            table.add_row(
+                f"seed {trained['seed']}, {kind}", *(_in_words(trained[kind].get(n)) for n in names)
+            )
+    for kind in KINDS:
+        label = f"mean, {kind}" if "seeds" in report else kind
+        table.add_row(label, *(_in_words(report[kind].get(name)) for name in names))
+    console.print(table)
+    console.print(f"Written to {run / 'evaluation.json'}; ± is half of a 95 % interval.")
     return 0
 
 
-def _with_interval(number: dict[str, float] | None) -> str:
-    return "–" if number is None else f"{number['mean']:.4g} ± {number['half_width']:.2g}"
+def _in_words(number: dict[str, float] | None) -> str:
+    if number is None:
+        return "–"
+    interval = f" ± {number['half_width']:.2g}" if "half_width" in number else ""
+    return f"{number['mean']:.4g}{interval}"

@@ -20,10 +20,13 @@ class TrainArguments(Config):
     map: Annotated[Path | None, arg(metavar="FILE")] = None
     """A map of your own to explore instead, as a text file; see also `--horizon`."""
     map_text: Suppress[str] = ""
+    grouped: Suppress[bool] = False
     out: Path | None = None
     """The run directory. By default runs/WORLD-METHOD-SEED, numbered if that is taken."""
     tensorboard: bool = False
     """Also write TensorBoard events into the run directory."""
+    wandb: Annotated[str | None, arg(metavar="PROJECT")] = None
+    """Also send the metrics to this project of Weights & Biases."""
 
     def __post_init__(self) -> None:
         """Looks at nothing yet: `config` does, once everything was read."""
@@ -63,15 +66,15 @@ def run_and_tell(arguments: TrainArguments) -> int:
     """Runs with a progress line, and says where everything is."""
     from gemax.cli.progress import Progress, tell_outcome
     from gemax.runs.directory import free_path
+    from gemax.runs.seeds import run_name
     from gemax.runs.session import start_run
-    from gemax.runs.sinks import tensorboard_sink
-    from gemax.training.assemble import world_of
+    from gemax.runs.sinks import sinks_for
+    from gemax.training.assemble import assemble
 
     config = arguments.config
-    world_of(config)  # an unknown world or a bad map is refused before a folder is made for it
-    path = arguments.out or free_path(Path("runs"), f"{config.world}-{config.method}-{config.seed}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sinks = (tensorboard_sink(path / "tensorboard"),) if arguments.tensorboard else ()
+    trainer = assemble(config)  # an unknown world or a bad map is refused before anything is said or made
+    sinks = sinks_for(tensorboard=arguments.tensorboard, wandb=arguments.wandb)
+    path = arguments.out or free_path(Path("runs"), run_name(config))
     with Progress(config.updates, path) as progress:
-        run = start_run(config, path, watch=progress.show, sinks=sinks)
+        run = start_run(trainer, path, watch=progress.show, sinks=sinks, tell=progress.tell)
     return tell_outcome(run)

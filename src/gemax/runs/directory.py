@@ -53,6 +53,12 @@ class RunDirectory:
         """What `create_run` was given."""
         return _read_json(self.path / CONFIG)
 
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Says what repeats the run, in place of what was said before."""
+        text = _exact_json(config)
+        if not (self.path / CONFIG).is_file() or (self.path / CONFIG).read_bytes() != text:
+            write_bytes(self.path / CONFIG, text)
+
     def read_summary(self) -> dict[str, Any]:
         """What `write_summary` was given last."""
         return _read_json(self.path / SUMMARY)
@@ -65,7 +71,8 @@ class RunDirectory:
         """Logs one update, and leaves either its whole line or none."""
         record = {"update": update} | plain(metrics) | {"update": update}
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        with self.metrics.open("ab", buffering=0) as file:
+        advice = "What was saved is kept: resume the run once there is room."
+        with _explained(self.metrics, advice), self.metrics.open("ab", buffering=0) as file:
             end = file.tell()
             try:
                 while line:
@@ -106,20 +113,20 @@ def create_run(path: Path, config: Mapping[str, Any]) -> Iterator[RunDirectory]:
         OSError: The directory cannot be written to.
     """
     _refuse_bad_names(path)
-    text = _exact_json(config)
+    _exact_json(config)  # what cannot be written is refused before anything is made
     if not path.parent.is_dir():
         raise ValueError(
             f"{path.parent} is not a folder. Create it first, or choose another place for the run."
         )
     with _opened(path) as run:
-        if _holds_a_run(path):
+        if holds_a_run(path):
             raise ValueError(
                 f"{path} already holds a run. Resume it, or choose another place for the new one."
             )
         with _explained(path):
             run.metrics.touch()
             # Last: a directory with a configuration is one that can be resumed.
-            write_bytes(path / CONFIG, text)
+            run.write_config(config)
         yield run
 
 
@@ -136,6 +143,34 @@ def resume_run(path: Path) -> Iterator[RunDirectory]:
         raise ValueError(f"{path} holds no run to resume: {CONFIG} is missing.")
     with _opened(path) as run:
         yield run
+
+
+def open_below(run: RunDirectory, name: str, config: Mapping[str, Any]) -> RunDirectory:
+    """The directory of a run that is part of another one, whose lock speaks for both; made if it is not there yet.
+
+    Raises:
+        ValueError: It is a link, or something in it is.
+        OSError: It cannot be written to.
+    """
+    path = run_path(run.path, name)
+    with _explained(path):
+        path.mkdir(exist_ok=True)
+        _refuse_links(path)
+        below = RunDirectory(path, tuple(_tidy(path)))
+        below.metrics.touch()
+        below.write_config(config)
+    return below
+
+
+def holds_a_run(path: Path) -> bool:
+    """Whether there is anything that a new run would overwrite."""
+    metrics, checkpoints = path / METRICS, path / CHECKPOINTS
+    return (
+        (path / CONFIG).exists()
+        or (path / SUMMARY).exists()
+        or (metrics.exists() and metrics.stat().st_size > 0)
+        or (checkpoints.is_dir() and any(checkpoints.iterdir()))
+    )
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -235,16 +270,6 @@ def _exact_json(config: Mapping[str, Any]) -> bytes:
         raise ValueError(f"The configuration cannot be written as JSON: {error}.") from error
 
 
-def _holds_a_run(path: Path) -> bool:
-    metrics, checkpoints = path / METRICS, path / CHECKPOINTS
-    return (
-        (path / CONFIG).exists()
-        or (path / SUMMARY).exists()
-        or (metrics.exists() and metrics.stat().st_size > 0)
-        or (checkpoints.is_dir() and any(checkpoints.iterdir()))
-    )
-
-
 # Paths
 
 
@@ -266,12 +291,12 @@ def _refuse_links(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Path, advice: str = "Choose another place for the run.") -> Iterator[None]:
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OSError(f"Cannot write to {path}: {reason}. Choose another place for the run.") from error
+        raise OSError(f"Cannot write to {path}: {reason}. {advice}") from error
 
 
 # The lock

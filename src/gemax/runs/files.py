@@ -16,8 +16,20 @@ if TYPE_CHECKING:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file as a whole or not at all, whatever happens in between."""
+    """Writes a file as a whole or not at all, whatever happens in between.
+
+    Raises:
+        OSError: It cannot be written. The error names the file itself.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _replace(path, content)
+    except OSError as error:
+        # A full disk does not say which file it was, and a temporary name helps nobody.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:

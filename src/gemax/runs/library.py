@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from gemax.runs.directory import free_path
+from gemax.runs.seeds import run_name
 from gemax.runs.session import Run, Watch, start_run
+from gemax.training.assemble import assemble
 from gemax.training.presets import configure
 
 
@@ -22,12 +24,11 @@ def train(
     Args:
         world: What to explore.
         method: Where the intrinsic reward comes from.
-        seed: Of everything that is random.
+        seed: Of everything that is random; with `seeds=5`, the first of five that are trained together.
         out: The run directory; by default runs/WORLD-METHOD-SEED, numbered if that is taken.
         watch: Is shown the metrics of every compiled call.
         settings: Fields of `gemax.training.config.Config`; a wrong name is refused.
     """
     config = configure(world, method=method, seed=seed, **settings)
-    path = free_path(Path("runs"), f"{world}-{method}-{seed}") if out is None else Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return start_run(config, path, watch=watch)
+    path = free_path(Path("runs"), run_name(config)) if out is None else Path(out)
+    return start_run(assemble(config), path, watch=watch)

@@ -1,5 +1,6 @@
 """What a run looked like: learning curve, visits on the map, and the embedding's first two components."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,32 +29,53 @@ def draw_pictures(
         write_figure(path / "heatmap.png", heatmap(finite, visits, f"{trainer.world.name}: visits"))
     if trainer.reward.embed is not None and trainer.eyes.table is not None:
         embedding = np.asarray(jax.jit(trainer.reward.embed)(state.reward, trainer.eyes.table))
-        write_figure(path / "embedding.png", embedding_figure(trainer, embedding))
+        if np.isfinite(embedding).all():
+            write_figure(path / "embedding.png", embedding_figure(trainer, embedding))
 
 
-def learning_curve(title: str, metrics: list[dict[str, Any]], ceiling: float | None) -> Figure:
-    """Return, and entropy as a share of its ceiling, against updates; seconds on the axis above."""
+def draw_group_pictures(
+    path: Path,
+    trainer: Trainer,
+    states: list[TrainState],
+    metrics: list[dict[str, Any]],
+    metrics_of_seeds: list[list[dict[str, Any]]],
+    ceiling: float | None,
+) -> None:
+    """Writes what several seeds have to show together: their curves and their mean, and where they were on average."""
+    name = trainer.world.name
+    if metrics:
+        curve = learning_curve(f"{name}, mean of seeds", metrics, ceiling, metrics_of_seeds)
+        write_figure(path / "learning_curve.png", curve)
+    visits = np.mean([np.asarray(state.tally.visits) for state in states], axis=0)
+    if trainer.world.finite is not None and visits.sum() > 0:
+        title = f"{name}: visits, mean of seeds"
+        write_figure(path / "heatmap.png", heatmap(trainer.world.finite, visits, title))
+
+
+def learning_curve(
+    title: str,
+    metrics: list[dict[str, Any]],
+    ceiling: float | None,
+    metrics_of_seeds: Sequence[list[dict[str, Any]]] = (),
+) -> Figure:
+    """Return, and entropy as a share of its ceiling, against updates. Single seeds are thin lines."""
     figure = Figure(figsize=(7.0, 3.6), layout="constrained")
     axis = figure.subplots()
-    updates = [line["update"] for line in metrics]
-    axis.plot(updates, _column(metrics, "return"), color="tab:blue", label="return, last 1,000 episodes")
+    curves = {"return": ("tab:blue", "return, last 1,000 episodes")}
     if ceiling is not None:
-        axis.plot(
-            updates,
-            _column(metrics, "entropy_share"),
-            color="tab:orange",
-            label="entropy, share of the ceiling",
-        )
+        curves["entropy_share"] = ("tab:orange", "entropy, share of the ceiling")
         axis.set_ylim(-0.02, 1.05)
+    for name, (colour, label) in curves.items():
+        for lines in metrics_of_seeds:
+            axis.plot(_column(lines, "update"), _column(lines, name), color=colour, linewidth=0.6, alpha=0.5)
+        axis.plot(_column(metrics, "update"), _column(metrics, name), color=colour, label=label)
     axis.set_xlabel("updates")
-    axis.set_title(title)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, loc="lower right")
     last = metrics[-1]
     caption = f"{last['update']:,} updates, {last['frames']:,} frames, {last['seconds']:.0f} s"
     axis.set_title(caption, loc="right", fontsize="small", color="0.4")
     axis.set_title(title, loc="left")
-    axis.set_title("")
     return figure
 
 

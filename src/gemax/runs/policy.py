@@ -1,5 +1,6 @@
 """What was learned, ready to act: in a world, a game, a robot, anything that shows it observations."""
 
+import warnings
 from pathlib import Path
 
 import jax
@@ -64,4 +65,10 @@ class Policy:
 
 def load(run: str | Path, seed: int = 0) -> Policy:
     """The policy of a run, from its newest good checkpoint."""
-    return Policy(*load_run(Path(run)), seed=seed)
+    trainer, states, messages = load_run(Path(run))
+    for message in messages:
+        warnings.warn(message, stacklevel=2)
+    if len(states) > 1:
+        folders = ", ".join(f"seed-{trained}" for trained in states)
+        raise ValueError(f"{run} holds several policies. Load one of those below it: {folders}.")
+    return Policy(trainer, *states.values(), seed=seed)

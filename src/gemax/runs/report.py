@@ -1,51 +1,84 @@
 """What the frozen policy of a run does, with intervals."""
 
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from gemax.core.ceiling import entropy_ceiling
-from gemax.runs.checkpoints import load_checkpoint
+from gemax.runs.checkpoints import CheckpointError, load_checkpoint
 from gemax.runs.directory import RunDirectory
 from gemax.runs.files import write_json
+from gemax.runs.seeds import shapes, states_of_seeds
 from gemax.training.assemble import assemble
 from gemax.training.config import config_from
 from gemax.training.evaluate import Evaluation, evaluate
-from gemax.training.learn import Trainer, initial_state
+from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
 
 NUM_RESAMPLES = 200
+KINDS = {"sampled": False, "greedy": True}
+"""How actions are chosen, and whether that is greedy."""
 
 
-def load_run(path: Path) -> tuple[Trainer, TrainState]:
-    """The newest good state of a run, and what belongs to it. Reads only."""
+class LoadedRun(NamedTuple):
+    """The newest good state of a run, and what belongs to it."""
+
+    trainer: Trainer
+    states: dict[int, TrainState]
+    """Of each seed."""
+    messages: list[str]
+    """What a user should know, such as checkpoints that were damaged and passed over."""
+
+
+def load_run(path: Path) -> LoadedRun:
+    """Reads a run, of one seed or of several that were trained together."""
     run = RunDirectory(path)
     trainer = assemble(config_from(run.read_config()))
-    like = jax.eval_shape(partial(initial_state, trainer), jax.random.key(0))
-    return trainer, load_checkpoint(run.checkpoints, like).tree
+    if trainer.config.grouped and not run.checkpoints.is_dir():
+        raise CheckpointError(
+            f"{path} has no checkpoint of its own yet: a seed of a group gets one when the group ends or is stopped."
+        )
+    loaded = load_checkpoint(run.checkpoints, shapes(trainer))
+    return LoadedRun(trainer, states_of_seeds(trainer.config, loaded.tree), loaded.messages)
 
 
-def evaluate_run(path: Path, num_episodes: int, seed: int) -> dict[str, Any]:
-    """Plays with the policy of a run, and writes `evaluation.json` into it."""
+def evaluate_run(path: Path, num_episodes: int, seed: int, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Plays with the policy of a run, or of each of its seeds, and writes `evaluation.json` into it."""
     if num_episodes < 2:
         raise ValueError(f"episodes must be at least 2, for an interval; got {num_episodes}.")
-    trainer, state = load_run(path)
+    trainer, states, messages = load_run(path)
+    for message in messages:
+        tell(message)
     finite = trainer.world.finite
     ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy
-    report: dict[str, Any] = {
-        "episodes": num_episodes,
-        "seed": seed,
-        "update": int(state.update),
-        "entropy_ceiling": ceiling,
+    reports = {
+        trained: _report(trainer, state, num_episodes, seed, ceiling) for trained, state in states.items()
     }
-    for kind, greedy in (("sampled", False), ("greedy", True)):
-        evaluation = evaluate(trainer, state, num_episodes, jax.random.key(seed), greedy=greedy)
-        report[kind] = _numbers(evaluation, ceiling, seed)
+    report: dict[str, Any] = {"episodes": num_episodes, "seed": seed, "entropy_ceiling": ceiling}
+    if len(reports) == 1:
+        report |= reports[trainer.config.seed]
+    else:
+        report |= {kind: _mean_over_seeds([numbers[kind] for numbers in reports.values()]) for kind in KINDS}
+        report["seeds"] = [{"seed": trained} | numbers for trained, numbers in reports.items()]
     write_json(path / "evaluation.json", report)
     return report
+
+
+def _report(
+    trainer: Trainer, state: TrainState, num_episodes: int, seed: int, ceiling: float | None
+) -> dict[str, Any]:
+    report: dict[str, Any] = {"update": int(state.update)}
+    for kind, greedy in KINDS.items():
+        evaluation = evaluate(trainer, state, num_episodes, jax.random.key(seed), greedy=greedy)
+        report[kind] = _numbers(evaluation, ceiling, seed)
+    return report
+
+
+def _mean_over_seeds(numbers: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: {"mean": float(np.mean([seed[name]["mean"] for seed in numbers]))} for name in numbers[0]}
 
 
 def _numbers(evaluation: Evaluation, ceiling: float | None, seed: int) -> dict[str, Any]:

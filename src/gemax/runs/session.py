@@ -2,30 +2,41 @@
 
 import contextlib
 import dataclasses
-import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 from gemax.core.ceiling import entropy_ceiling
-from gemax.runs.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
+from gemax.runs.checkpoints import load_checkpoint
 from gemax.runs.directory import RunDirectory, check_space, create_run, read_metrics, resume_run
-from gemax.runs.pictures import draw_pictures
-from gemax.runs.provenance import provenance
-from gemax.runs.sinks import Sink, all_of, jsonl_sink
+from gemax.runs.journal import Journal
+from gemax.runs.pictures import draw_group_pictures, draw_pictures
+from gemax.runs.saving import not_bit_exact, save, save_or_tell, save_the_last, space_needed
+from gemax.runs.seeds import (
+    begin_seeds,
+    open_seeds,
+    refuse_seed_of_group,
+    refuse_taken,
+    shapes,
+    states_of_seeds,
+    train_seeds,
+    update_reached,
+)
+from gemax.runs.signals import listening
+from gemax.runs.sinks import OpenSink, all_of, jsonl_sink
+from gemax.runs.summary import summary_of_group, summary_of_seed
 from gemax.training.assemble import assemble
-from gemax.training.config import Config, config_from
-from gemax.training.learn import Trainer, initial_state
-from gemax.training.loop import begin, train
-from gemax.training.state import RETURNS_KEPT, TrainState
+from gemax.training.config import config_from
+from gemax.training.learn import Trainer
+from gemax.training.state import TrainState
 
 Watch = Callable[[dict[str, Any]], None]
 """Is shown the metrics of every compiled call."""
+Tell = Callable[[str], None]
+"""Is told what a user should know."""
 
 
 class Run(NamedTuple):
@@ -37,197 +48,150 @@ class Run(NamedTuple):
     """The signal that stopped it before its end."""
 
 
-class Stop:
-    """Whether a signal has asked the run to end."""
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """What a run is driven with, from wherever it starts."""
 
-    def __init__(self) -> None:
-        self.signal: int | None = None
+    trainer: Trainer
+    run: RunDirectory
+    seeds: dict[int, RunDirectory]
+    """The directory of each seed; of a lone one, the run itself."""
+    ceiling: float | None
+    """The largest entropy of visits; None where there are no squares."""
+    tell: Tell
 
 
 def start_run(
-    config: Config,
+    trainer: Trainer,
     path: Path,
     *,
     watch: Watch | None = None,
-    sinks: tuple[Sink, ...] = (),
-    tell: Callable[[str], None] = print,
+    sinks: Sequence[OpenSink] = (),
+    tell: Tell = print,
 ) -> Run:
     """Trains from the beginning, into a new run directory."""
-    trainer = assemble(config)
-    like = _shapes(trainer)
-    check_space(path, (config.keep_checkpoints + 1) * _size(like))
+    config = trainer.config
+    if config.grouped:
+        raise ValueError("grouped is for gemax to set, on the seeds of a group. Set seeds to train several.")
+    check_space(path, space_needed(trainer))
+    refuse_taken(path, config)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with create_run(path, dataclasses.asdict(config)) as run:
-        state = begin(trainer)
+        session = _session(trainer, run, tell)
+        state = begin_seeds(trainer)
         # Saved at once, so that a run can be resumed whenever it is killed.
-        _save(run, trainer, state, seconds=0.0)
-        return _drive(trainer, run, state, 0.0, watch, sinks, tell)
+        save(run, config, state, seconds=0.0)
+        return _drive(session, state, 0.0, watch, sinks)
 
 
 def resume(
     path: Path,
     *,
+    updates: int | None = None,
     watch: Watch | None = None,
-    sinks: tuple[Sink, ...] = (),
-    tell: Callable[[str], None] = print,
+    sinks: Sequence[OpenSink] = (),
+    tell: Tell = print,
 ) -> Run:
-    """Goes on with a run from its newest good checkpoint, bit for bit."""
+    """Goes on with a run from its newest good checkpoint, bit for bit; to another number of updates if one is given."""
+    refuse_seed_of_group(path)
     with resume_run(path) as run:
         for message in run.messages:
             tell(message)
         trainer = assemble(config_from(run.read_config()))
         if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
             tell("Nothing was saved yet: this run starts from its beginning.")
-            return _drive(trainer, run, begin(trainer), 0.0, watch, sinks, tell)
-        loaded = load_checkpoint(run.checkpoints, _shapes(trainer))
-        if loaded.update >= trainer.config.updates:
-            tell(f"Already at {loaded.update} of {trainer.config.updates} updates.")
-        for message in [*loaded.messages, *run.rewind_metrics(loaded.update), *_not_bit_exact(loaded.facts)]:
+            session = _session(_prolonged(trainer, run, 0, updates), run, tell)
+            return _drive(session, begin_seeds(trainer), 0.0, watch, sinks)
+        loaded = load_checkpoint(run.checkpoints, shapes(trainer))
+        session = _session(_prolonged(trainer, run, loaded.update, updates), run, tell)
+        if loaded.update >= session.trainer.config.updates:
+            tell(f"Already at {loaded.update} of {session.trainer.config.updates} updates.")
+        for message in [*loaded.messages, *_rewound(session, loaded.update), *not_bit_exact(loaded.facts)]:
             tell(message)
         # The loop donates its state: numpy arrays become buffers of their own.
         state = jax.tree.map(jax.numpy.array, loaded.tree)
-        return _drive(trainer, run, state, float(loaded.facts["seconds"]), watch, sinks, tell)
+        return _drive(session, state, float(loaded.facts["seconds"]), watch, sinks)
+
+
+def _session(trainer: Trainer, run: RunDirectory, tell: Tell) -> Session:
+    seeds = open_seeds(run, trainer.config)
+    finite = trainer.world.finite
+    ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy
+    return Session(trainer, run, seeds, ceiling, tell)
+
+
+def _prolonged(trainer: Trainer, run: RunDirectory, reached: int, updates: int | None) -> Trainer:
+    """The trainer with another number of updates, which is the run's from now on."""
+    if updates is None or updates == trainer.config.updates:
+        return trainer
+    if updates <= reached:
+        raise ValueError(
+            f"updates must be more than the {reached} that {run.path} has reached; got {updates}."
+        )
+    config = dataclasses.replace(trainer.config, updates=updates)
+    run.write_config(dataclasses.asdict(config))
+    return trainer._replace(config=config)
+
+
+def _rewound(session: Session, update: int) -> list[str]:
+    """Forgets what was logged after an update, in the run and in its seeds; gives the messages."""
+    messages = session.run.rewind_metrics(update)
+    if session.trainer.config.seeds > 1:
+        for directory in session.seeds.values():
+            messages += [*directory.messages, *directory.rewind_metrics(update)]
+    return messages
 
 
 def _drive(
-    trainer: Trainer,
-    run: RunDirectory,
+    session: Session,
     state: TrainState,
     seconds_before: float,
     watch: Watch | None,
-    sinks: tuple[Sink, ...],
-    tell: Callable[[str], None],
+    sinks: Sequence[OpenSink],
 ) -> Run:
+    trainer, run, tell = session.trainer, session.run, session.tell
     config, started = trainer.config, time.monotonic()
-    ceiling = (
-        None
-        if trainer.world.finite is None
-        else entropy_ceiling(trainer.world.finite.reward_free_model).entropy
-    )
-    sink = all_of([jsonl_sink(run), *sinks])
-    saved, seconds = int(state.update), seconds_before
-    with contextlib.ExitStack() as at_the_end, _listening() as stop:
+    saved, seconds = update_reached(state), seconds_before
+    with contextlib.ExitStack() as at_the_end, listening() as stop:
+        others = [] if saved >= config.updates else [open_sink(run, saved + 1) for open_sink in sinks]
+        sink = all_of([jsonl_sink(run), *others])
         at_the_end.callback(sink.close)
-        for state, numbers in train(trainer, state):  # noqa: B020 the state goes on
+        journal = Journal(trainer, session.seeds, sink, session.ceiling, tell)
+        for state, numbers in train_seeds(trainer, state):  # noqa: B020 the state goes on
             # Asked once: a signal that comes later in this round is for the next one, which saves again.
             is_stopping = stop.signal is not None
-            update, seconds = int(state.update), seconds_before + time.monotonic() - started
-            metrics = _record(config, update, seconds, numbers, ceiling)
-            sink.write(update, metrics)
-            is_last = is_stopping or update >= config.updates
-            if is_last or update // config.checkpoint_every > saved // config.checkpoint_every:
-                _save_or_tell(run, trainer, state, seconds, is_last, tell)
+            update, seconds = update_reached(state), seconds_before + time.monotonic() - started
+            metrics = journal.write(state, seconds, numbers)
+            if is_stopping or update >= config.updates:
+                save_the_last(run, config, state, seconds)
+            elif update // config.checkpoint_every > saved // config.checkpoint_every:
+                save_or_tell(run, config, state, seconds, tell)
                 saved = update
             if watch is not None:
                 watch(metrics)
             if is_stopping:
                 break
-    summary = _summary(trainer, run, state, seconds, ceiling)
-    run.write_summary(summary)
-    draw_pictures(run.path, trainer, state, read_metrics(run.metrics), ceiling)
+    summary = _conclude(session, state, seconds)
     return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
 
-def _save(run: RunDirectory, trainer: Trainer, state: TrainState, seconds: float) -> None:
-    facts = {"seconds": seconds, **provenance()}
-    save_checkpoint(run.checkpoints, int(state.update), state, facts, keep=trainer.config.keep_checkpoints)
-
-
-def _shapes(trainer: Trainer) -> TrainState:
-    """What a state of this run looks like, without computing one."""
-    return jax.eval_shape(partial(initial_state, trainer), jax.random.key(0))
-
-
-def _size(like: TrainState) -> int:
-    """Bytes of a state."""
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
-
-
-def _save_or_tell(
-    run: RunDirectory,
-    trainer: Trainer,
-    state: TrainState,
-    seconds: float,
-    is_last: bool,
-    tell: Callable[[str], None],
-) -> None:
-    """A full disk must not end a run: the checkpoint before is still there, and the next one may fit."""
-    try:
-        _save(run, trainer, state, seconds)
-    except OSError as error:
-        words = f"the checkpoint of update {int(state.update)} could not be written to {run.checkpoints}: {error}."
-        if is_last:
-            raise CheckpointError(f"{words} The ones before it are kept: make room and resume.") from error
-        tell(f"Warning: {words} Training goes on; the next checkpoint is tried in its turn.")
-
-
-def _record(
-    config: Config, update: int, seconds: float, numbers: dict[str, float], ceiling: float | None
-) -> dict[str, Any]:
-    record = {
-        "update": update,
-        "frames": update * config.frames_per_update,
-        "seconds": round(seconds, 3),
-        **numbers,
-    }
-    if ceiling is not None:
-        record["entropy_share"] = numbers["visitation_entropy"] / ceiling
-    return record
-
-
-def _summary(
-    trainer: Trainer, run: RunDirectory, state: TrainState, seconds: float, ceiling: float | None
-) -> dict[str, Any]:
-    metrics = read_metrics(run.metrics)
-    last = metrics[-1] if metrics else {}
-    solved = [
-        line
-        for line in metrics
-        if line["episodes"] >= RETURNS_KEPT
-        and line["return"] is not None
-        and line["return"] >= trainer.world.solved_return
-    ]
-    return {
-        "status": "finished" if int(state.update) >= trainer.config.updates else "stopped",
-        "updates": int(state.update),
-        "frames": int(state.update) * trainer.config.frames_per_update,
-        "seconds": round(seconds, 1),
-        "return": last.get("return"),
-        "solved_at_update": solved[0]["update"] if solved else None,
-        "solved_at_seconds": solved[0]["seconds"] if solved else None,
-        "visitation_entropy": last.get("visitation_entropy") if ceiling is not None else None,
-        "entropy_ceiling": ceiling,
-        **provenance(),
-    }
-
-
-def _not_bit_exact(facts: dict[str, Any]) -> list[str]:
-    """What differs from the machine that wrote the checkpoint, as far as it changes rounding."""
-    now = provenance()
-    return [
-        f"Not bit for bit: the checkpoint was written with {name} {facts.get(name)}, this is {now[name]}."
-        for name in ("jax", "jaxlib", "cores")
-        if facts.get(name) != now[name]
-    ]
-
-
-@contextlib.contextmanager
-def _listening() -> Iterator[Stop]:
-    """Turns the first Ctrl-C or SIGTERM into a wish; a second one stops at once."""
-    stop = Stop()
-
-    def ask(number: int, frame: Any) -> None:
-        if stop.signal is not None:
-            raise KeyboardInterrupt
-        stop.signal = number
-
-    try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:
-        # Signals can be caught in the main thread only; elsewhere they are somebody else's.
-        yield stop
-        return
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _conclude(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:
+    """Leaves a summary and pictures, of every seed and of the run."""
+    trainer, run, ceiling = session.trainer, session.run, session.ceiling
+    config, summaries, lines = trainer.config, {}, {}
+    states = states_of_seeds(config, state)
+    for seed, directory in session.seeds.items():
+        lines[seed] = read_metrics(directory.metrics)
+        update = update_reached(states[seed])
+        if config.seeds > 1:
+            save_the_last(directory, config, states[seed], seconds)
+        summaries[seed] = summary_of_seed(trainer, lines[seed], update, seconds, ceiling)
+        directory.write_summary(summaries[seed])
+        draw_pictures(directory.path, trainer, states[seed], lines[seed], ceiling)
+    if config.seeds == 1:
+        return summaries[config.seed]
+    means, update = read_metrics(run.metrics), update_reached(state)
+    summary = summary_of_group(trainer, means, update, seconds, ceiling, summaries)
+    run.write_summary(summary)
+    draw_group_pictures(run.path, trainer, list(states.values()), means, list(lines.values()), ceiling)
+    return summary

@@ -9,11 +9,12 @@ import importlib
 import importlib.util
 import logging
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gemax.runs.directory import RunDirectory, plain
 
@@ -34,32 +35,48 @@ class Sink(NamedTuple):
     """To be called once, after the last write."""
 
 
+OpenSink: TypeAlias = Callable[[RunDirectory, int], Sink]
+"""Opens a sink for a run that was accepted, from the first update that it will log."""
+
+
+def sinks_for(*, tensorboard: bool = False, wandb: str | None = None) -> list[OpenSink]:
+    """The sinks that a user asks for, to be opened once there is a run: TensorBoard, and a project of W&B.
+
+    Raises:
+        ValueError: The package that one of them needs is not installed.
+    """
+    sinks: list[OpenSink] = []
+    if tensorboard:
+        _require("tensorboardX", "TensorBoard", extra="tensorboard")
+        sinks.append(lambda run, first: tensorboard_sink(run.path / "tensorboard", first))
+    if wandb is not None:
+        _require("wandb", "Weights & Biases", extra="wandb")
+        sinks.append(
+            lambda run, first: wandb_sink(run.path / "wandb", wandb, run.path.name, run.read_config())
+        )
+    return sinks
+
+
 def jsonl_sink(run: RunDirectory) -> Sink:
     """The metrics file of a run. Errors are the caller's to see."""
     return Sink(run.append_metrics, lambda: None)
 
 
-def tensorboard_sink(folder: Path, first_update: int = 0) -> Sink:
+def tensorboard_sink(folder: Path, first_update: int = 1) -> Sink:
     """Writes for TensorBoard, below `folder`. It never stops a run.
 
     Args:
         folder: Where the event files go.
         first_update: Of a resumed run, the first one it logs; TensorBoard then hides what was logged from there on.
-
-    Raises:
-        ValueError: tensorboardX is not installed.
     """
-    _require("tensorboardX", "TensorBoard", extra="tensorboard")
     return guarded("TensorBoard", lambda: _open_tensorboard(folder, first_update))
 
 
 def wandb_sink(folder: Path, project: str, name: str, config: Mapping[str, Any]) -> Sink:
     """Sends to Weights & Biases, which keeps its files below `folder`. It never stops a run.
 
-    Raises:
-        ValueError: wandb is not installed.
+    A run that is resumed goes on under the same id, which is kept there too.
     """
-    _require("wandb", "Weights & Biases", extra="wandb")
     return guarded("Weights & Biases", lambda: _open_wandb(folder, project, name, config))
 
 
@@ -162,10 +179,9 @@ def _open_tensorboard(folder: Path, first_update: int) -> Sink:
     scalar = importlib.import_module("tensorboardX.summary").scalar
     folder.mkdir(parents=True, exist_ok=True)
     events = writer.EventsWriter(str(folder / "events"))
-    if first_update > 0:
-        events.write_event(
-            proto.Event(step=first_update, session_log=proto.SessionLog(status=proto.SessionLog.START))
-        )
+    if first_update > 1:
+        start = proto.SessionLog(status=proto.SessionLog.START)
+        events.write_event(proto.Event(step=first_update, session_log=start))
 
     def write(update: int, metrics: Mapping[str, Any]) -> None:
         for name, value in _numbers(metrics).items():
@@ -178,7 +194,17 @@ def _open_tensorboard(folder: Path, first_update: int) -> Sink:
 def _open_wandb(folder: Path, project: str, name: str, config: Mapping[str, Any]) -> Sink:
     wandb = importlib.import_module("wandb")
     folder.mkdir(parents=True, exist_ok=True)
-    run = wandb.init(project=project, name=name, config=dict(config), dir=str(folder))
+    id_file = folder / "id"
+    if not id_file.exists():
+        id_file.write_text(secrets.token_hex(8))
+    run = wandb.init(
+        project=project,
+        name=name,
+        config=dict(config),
+        dir=str(folder),
+        id=id_file.read_text(),
+        resume="allow",
+    )
 
     def write(update: int, metrics: Mapping[str, Any]) -> None:
         run.log(_numbers(metrics), step=update)

@@ -6,9 +6,13 @@ import jax.numpy as jnp
 import optax
 
 from gemax.agent.losses import LossSettings
-from gemax.networks import agent_network, torso_and_heads
+from gemax.networks import agent_network, torso, torso_and_heads
 from gemax.rewards.base import IntrinsicReward, no_reward
+from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.gem import GemSettings, OwnSimilarity, gem
+from gemax.rewards.ngu import NguSettings, ngu
+from gemax.rewards.oracle import OracleSettings, oracle
+from gemax.rewards.rnd import RndSettings, distillation, rnd
 from gemax.training.centring import Centring, centre, centring_of_table, empty_centring
 from gemax.training.collect import Eyes
 from gemax.training.config import Config
@@ -97,14 +101,35 @@ def _pixels_per_square(world: World) -> int | None:
 
 
 def _reward(config: Config, world: World, own: Own) -> IntrinsicReward:
+    optimiser = _optimiser(config, config.reward_learning_rate)
+    pixels, hidden = _pixels_per_square(world), world.time_feature if config.hide_time else None
     if config.method == "none":
         return no_reward()
+    if config.method == "gem":
+        f_and_g = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size, 1), pixels)
+        return gem(f_and_g, config.embedding_size, optimiser, _gem_settings(config, own), hidden)
+    if config.method == "oracle":
+        settings = OracleSettings(scale=config.intrinsic_scale, shift=config.intrinsic_shift)
+        return oracle(world.places.number, settings)
+    distilled = torso(config.torso_size, pixels)
+    if config.method == "rnd":
+        return rnd(distilled, optimiser, RndSettings(scale=config.intrinsic_scale), hidden)
+    embedding = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size,), pixels)
+    episodic = ngu(
+        embedding, world.num_actions, world.horizon, optimiser, NguSettings(config.intrinsic_scale), hidden
+    )
+    if config.method == "ngu":
+        return episodic
+    return ngu_rnd(episodic, distillation(distilled, optimiser, RndSettings(), hidden))
+
+
+def _gem_settings(config: Config, own: Own) -> GemSettings:
     if (config.similarity == "own") != (own.similarity is not None):
         raise ValueError(
             "similarity own goes with a function, which only Python can pass: "
             f"gemax.train(..., similarity=function); got {config.similarity!r} and {own.similarity}."
         )
-    settings = GemSettings(
+    return GemSettings(
         similarity=own.similarity or config.similarity,
         similarity_scale=config.similarity_scale,
         alpha=config.alpha,
@@ -115,13 +140,6 @@ def _reward(config: Config, world: World, own: Own) -> IntrinsicReward:
         regularisation=config.regularisation,
         scale=config.intrinsic_scale,
         shift=config.intrinsic_shift,
-    )
-    network = torso_and_heads(
-        config.torso_size, config.head_size, (config.embedding_size, 1), _pixels_per_square(world)
-    )
-    hidden = world.time_feature if config.hide_time else None
-    return gem(
-        network, config.embedding_size, _optimiser(config, config.reward_learning_rate), settings, hidden
     )
 
 

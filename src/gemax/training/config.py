@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gemax.core.checks import check_alpha, check_fraction, check_not_negative, check_positive
 
-Method = Literal["gem", "none"]
+Method = Literal["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none"]
 Preset = Literal["laptop", "paper"]
 
 
@@ -90,9 +90,9 @@ class Config:
     regularisation: float = 1e-4
     """w_reg."""
     intrinsic_scale: float = 0.005
-    """s: the standard deviation of the intrinsic reward."""
+    """s: the standard deviation of the intrinsic reward; RND's and NGU's are multiplied with it."""
     intrinsic_shift: float = 0.005
-    """m: the mean of the intrinsic reward."""
+    """m: the mean of the intrinsic reward; RND and NGU have none."""
     anneal_updates: int = 0
     """Over how many updates the intrinsic reward goes down to zero; 0 keeps it."""
     hide_time: bool = True
@@ -154,7 +154,7 @@ NOT_NEGATIVE = (
 FRACTIONS = ("discount", "trace_decay", "adam_beta1", "adam_beta2", "visit_decay")
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "method": ("gem", "none"),
+    "method": ("gem", "rnd", "ngu", "ngu-rnd", "oracle", "none"),
     "preset": ("laptop", "paper"),
     "observation": ("squares", "pixels"),
     "returns": ("averaged", "vtrace"),

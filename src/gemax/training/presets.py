@@ -102,6 +102,18 @@ PAPER: dict[str, dict[str, Any]] = {
 """`tab:envhyper`; the table has no column for 2-Keys and for noise, which take that of 2-Rooms."""
 
 
+_ROOM_SCALES = {"rnd": 0.001, "ngu": 0.0003, "ngu-rnd": 0.0003}
+RIVAL_SCALES: dict[str, dict[str, float]] = {
+    "two-rooms": _ROOM_SCALES,
+    "two-rooms-noisy": _ROOM_SCALES,
+    "sixteen-leaves": _ROOM_SCALES,
+    "two-keys": _ROOM_SCALES,
+    "mountain-car": {"rnd": 0.1, "ngu": 0.05, "ngu-rnd": 0.07},
+    "cartpole-swingup": {"rnd": 0.02, "ngu": 0.02, "ngu-rnd": 0.01},
+}
+"""The scale of the rivals' rewards, `tab:envhyper`; in both presets. The oracle takes GEM's scale and shift."""
+
+
 def configure(world: str, preset: Preset = "laptop", **changes: Any) -> Config:
     """The configuration of a preset for a world, with changes. A map of one's own is taken for a kind of 2-Rooms."""
     known = [field.name for field in dataclasses.fields(Config)]
@@ -110,7 +122,11 @@ def configure(world: str, preset: Preset = "laptop", **changes: Any) -> Config:
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f" Did you mean {nearest[0]}?" if nearest else ""
             raise ValueError(f"there is no setting {name!r}.{hint}")
-    return Config(**{"world": world, "preset": preset, **_values(world, preset), **changes})
+    values = _values(world, preset)
+    scale = RIVAL_SCALES.get(world, _ROOM_SCALES).get(changes.get("method", "gem"))
+    if scale is not None:
+        values = values | {"intrinsic_scale": scale}
+    return Config(**{"world": world, "preset": preset, **values, **changes})
 
 
 def _values(world: str, preset: Preset) -> dict[str, Any]:

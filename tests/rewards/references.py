@@ -1,0 +1,163 @@
+"""The rivals in NumPy: plain loops in float64, written from the papers that proposed them and not from gemax."""
+
+import numpy as np
+
+
+class RunningMoments:
+    """Mean and variance over all batches so far, each weighted with decay^age."""
+
+    def __init__(self, decay):
+        self.decay, self.batches = decay, []
+
+    def add(self, batch):
+        self.batches.append(np.asarray(batch, np.float64))
+
+    def average(self, number):
+        weights = [self.decay ** (len(self.batches) - 1 - b) for b in range(len(self.batches))]
+        return sum(w * number(b) for w, b in zip(weights, self.batches, strict=True)) / sum(weights)
+
+    @property
+    def mean(self):
+        return self.average(lambda batch: batch.mean(axis=0))
+
+    @property
+    def deviation(self):
+        mean = self.mean
+        return np.sqrt(self.average(lambda batch: ((batch - mean) ** 2).mean(axis=0)))
+
+
+class Oracle:
+    """`sec:sweep2timescale`: -ln of a moving average of true counts, normalised as GEM's reward is."""
+
+    def __init__(self, num_squares, scale, shift):
+        self.num_squares, self.scale, self.shift = num_squares, scale, shift
+        self.counts, self.moments = [], RunningMoments(0.99)
+
+    def step(self, square):
+        self.counts.append([sum(s == x for row in square for s in row) for x in range(self.num_squares)])
+        ages = range(len(self.counts))[::-1]
+        average = sum(0.99**age * np.asarray(count) for age, count in zip(ages, self.counts, strict=True))
+        probability = average / average.sum()
+        raw = np.asarray([[-np.log(probability[s]) for s in row] for row in square])
+        self.moments.add(raw.reshape(-1))
+        return (raw - self.moments.mean) / self.moments.deviation * self.scale + self.shift
+
+
+class Rnd:
+    """Burda et al. 2018, section 2.4, for linear networks, which learn by gradient descent."""
+
+    def __init__(self, target, predictor, learning_rate):
+        self.target, self.predictor = dense_layers(target)[0], list(dense_layers(predictor)[0])
+        self.learning_rate = learning_rate
+        self.observations, self.errors = RunningMoments(0.95), RunningMoments(0.95)
+
+    def step(self, arrived):
+        """`arrived` is [time][world]. The error of each step, before anything is learned from it."""
+        num_steps, num_worlds = arrived.shape[:2]
+        self.observations.add(arrived.reshape(num_steps * num_worlds, -1))
+        mean, deviation = self.observations.mean, self.observations.deviation
+        error = np.zeros((num_steps, num_worlds))
+        gradient = [np.zeros_like(weight) for weight in self.predictor]
+        for t in range(num_steps):
+            for w in range(num_worlds):
+                x = np.clip((arrived[t, w] - mean) / deviation, -5, 5)
+                difference = x @ self.predictor[0] + self.predictor[1] - x @ self.target[0] - self.target[1]
+                error[t, w] = (difference**2).mean()
+                share = 2 * difference / len(difference) / (num_steps * num_worlds)
+                gradient[0] += np.outer(x, share)
+                gradient[1] += share
+        self.errors.add(error.reshape(-1))
+        for weight, slope in zip(self.predictor, gradient, strict=True):
+            weight -= self.learning_rate * slope
+        return error
+
+    def reward(self, error, scale):
+        return scale * error / self.errors.deviation
+
+    def modulator(self, error):
+        """Badia et al. 2020, equation 1 and section 2 on the life-long novelty module."""
+        alpha = 1 + (error - self.errors.mean) / self.errors.deviation
+        return np.minimum(np.maximum(alpha, 1), 5)
+
+
+class Ngu:
+    """Badia et al. 2020, section 2 and Algorithm 1, with an embedding and a predictor of two layers each."""
+
+    def __init__(self, parameters, num_worlds, learning_rate, *, k, s_max, capacity, decay):
+        self.f = [list(layer) for layer in dense_layers(parameters["embedding"])]
+        self.h = [list(layer) for layer in dense_layers(parameters["action"])]
+        self.k, self.s_max, self.capacity, self.decay = k, s_max, capacity, decay
+        self.learning_rate = learning_rate
+        self.memory = [[] for _ in range(num_worlds)]
+        self.distance_sum, self.distance_count = np.zeros(num_worlds), np.zeros(num_worlds)
+
+    def step(self, seen, arrived, action, is_first):
+        reward = np.zeros(action.shape)
+        for t in range(action.shape[0]):
+            for w in range(action.shape[1]):
+                if is_first[t, w]:
+                    self.memory[w] = []
+                self.memory[w] = [*self.memory[w], forward(self.f, seen[t, w])[-1]][-self.capacity :]
+                reward[t, w] = self.episodic_reward(w, forward(self.f, arrived[t, w])[-1])
+        self.learn(seen, arrived, action)
+        return reward
+
+    def episodic_reward(self, w, embedding, eps=1e-3, xi=0.008, c=0.001):
+        d_k = sorted(((embedding - entry) ** 2).sum() for entry in self.memory[w])[: self.k]
+        self.distance_sum[w] = self.decay * self.distance_sum[w] + sum(d_k)
+        self.distance_count[w] = self.decay * self.distance_count[w] + len(d_k)
+        d_m = self.distance_sum[w] / self.distance_count[w]
+        d_n = [max(d / d_m - xi, 0) if d > 0 else 0 for d in d_k]
+        s = np.sqrt(sum(eps / (d + eps) for d in d_n)) + c
+        return 0 if s > self.s_max else 1 / s
+
+    def learn(self, seen, arrived, action):
+        """Maximum likelihood of the action, by gradient descent; the chain rule by hand."""
+        gradient = [[np.zeros_like(weight) for weight in layer] for layer in self.f + self.h]
+        for t in range(action.shape[0]):
+            for w in range(action.shape[1]):
+                before, after = forward(self.f, seen[t, w]), forward(self.f, arrived[t, w])
+                both = forward(self.h, np.concatenate([before[-1], after[-1]]))
+                probability = np.exp(both[-1] - both[-1].max())
+                probability /= probability.sum()
+                slope = (probability - np.eye(len(probability))[action[t, w]]) / action.size
+                slope = backward(self.h, gradient[2:], both, slope)
+                backward(self.f, gradient[:2], before, slope[: len(before[-1])])
+                backward(self.f, gradient[:2], after, slope[len(before[-1]) :])
+        for layer, slopes in zip(self.f + self.h, gradient, strict=True):
+            for weight, slope in zip(layer, slopes, strict=True):
+                weight -= self.learning_rate * slope
+
+
+def dense_layers(parameters):
+    """Kernel and bias of every layer, in order."""
+    layers = parameters["params"]
+    return [
+        (np.array(layers[name]["kernel"], np.float64), np.array(layers[name]["bias"], np.float64))
+        for name in sorted(layers)
+    ]
+
+
+def forward(layers, x):
+    """The input and the result of each of two layers, with relu in between."""
+    hidden = np.maximum(x @ layers[0][0] + layers[0][1], 0)
+    return [x, hidden, hidden @ layers[1][0] + layers[1][1]]
+
+
+def backward(layers, gradient, values, slope):
+    """Adds to the gradient of two layers, from the slope of their result; the slope of their input."""
+    x, hidden, _ = values
+    gradient[1][0] += np.outer(hidden, slope)
+    gradient[1][1] += slope
+    slope = (layers[1][0] @ slope) * (hidden > 0)
+    gradient[0][0] += np.outer(x, slope)
+    gradient[0][1] += slope
+    return layers[0][0] @ slope
+
+
+def at_steps(observations, num_worlds):
+    """Observations laid out by time and world, in float64."""
+    rows = np.asarray(observations.rows, np.float64)
+    if observations.row is None:
+        return rows.reshape(-1, num_worlds, *rows.shape[1:])
+    return rows[np.asarray(observations.row)]
