@@ -21,7 +21,7 @@ SOUND = {
             "everything looks the same to f: raise huber_offset or lower adjacency_scale",
         ),
         (
-            {"effective_states": 20_000},
+            {"effective_states": 1e9},
             "everything looks distinct to f: lower similarity_scale or raise adjacency",
         ),
         ({"embedding_norm": 1.5e3}, "f grows without limit"),

@@ -3,11 +3,11 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, Suppress, arg
 
-from gemax.training.config import Config, Preset
+from gemax.training.config import CHOICES, Config
 from gemax.training.presets import LAPTOP, configure
 
 
@@ -48,18 +48,22 @@ def train(arguments: list[str]) -> int:
 
     # The world's preset is the default that `--help` shows and that flags change.
     world = next((argument for argument in arguments if argument in LAPTOP), "two-rooms")
-    default = TrainArguments(**dataclasses.asdict(configure(world, _preset_in(arguments))))
+    chosen: dict[str, Any] = {
+        name: given_choice(arguments, f"--{name}", CHOICES[name], getattr(Config, name))
+        for name in ("preset", "method")
+    }
+    default = TrainArguments(**dataclasses.asdict(configure(world, **chosen)))
     parsed = tyro.cli(TrainArguments, default=default, args=arguments, prog="gemax train")
     return run_and_tell(parsed)
 
 
-def _preset_in(arguments: list[str]) -> Preset:
-    """What `--preset` says; what it says wrong, or not at all, is left to be found out in its turn."""
-    flags = [argument.partition("=") for argument in arguments]
-    for (flag, _, value), following in zip(flags, [*arguments[1:], ""], strict=True):
-        if flag == "--preset" and "paper" in (value, following):
-            return "paper"
-    return "laptop"
+def given_choice(arguments: list[str], flag: str, allowed: tuple[str, ...], default: str) -> str:
+    """What a flag says before all is read; what it says wrong, or not at all, is left to be found out in its turn."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, _, value = argument.partition("=")
+        if name == flag and (value or following) in allowed:
+            return value or following
+    return default
 
 
 def run_and_tell(arguments: TrainArguments) -> int:

@@ -12,7 +12,7 @@ from gemax.runs.checkpoints import CheckpointError, load_checkpoint
 from gemax.runs.directory import RunDirectory
 from gemax.runs.files import write_json
 from gemax.runs.seeds import shapes, states_of_seeds
-from gemax.training.assemble import assemble
+from gemax.training.assemble import Own, assemble
 from gemax.training.config import config_from
 from gemax.training.evaluate import Evaluation, evaluate
 from gemax.training.learn import Trainer
@@ -33,10 +33,10 @@ class LoadedRun(NamedTuple):
     """What a user should know, such as checkpoints that were damaged and passed over."""
 
 
-def load_run(path: Path) -> LoadedRun:
+def load_run(path: Path, own: Own | None = None) -> LoadedRun:
     """Reads a run, of one seed or of several that were trained together."""
     run = RunDirectory(path)
-    trainer = assemble(config_from(run.read_config()))
+    trainer = assemble(config_from(run.read_config()), own=own)
     if trainer.config.grouped and not run.checkpoints.is_dir():
         raise CheckpointError(
             f"{path} has no checkpoint of its own yet: a seed of a group gets one when the group ends or is stopped."
@@ -82,12 +82,16 @@ def _mean_over_seeds(numbers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _numbers(evaluation: Evaluation, ceiling: float | None, seed: int) -> dict[str, Any]:
-    numbers = {"return": _mean(evaluation.returns), "length": _mean(evaluation.lengths.astype(float))}
+    episodes = evaluation.visits
+    total = episodes.sum(axis=0)
+    numbers = {
+        "return": _mean(evaluation.returns),
+        "length": _mean(evaluation.lengths.astype(float)),
+        "coverage": {"mean": float((total > 0).mean()), "half_width": 0.0},
+    }
     if ceiling is None:
         return numbers
     rng = np.random.default_rng(seed)
-    episodes = evaluation.visits
-    total = episodes.sum(axis=0)
     resampled = [
         _entropy(rng.multinomial(len(episodes), np.full(len(episodes), 1 / len(episodes))) @ episodes)
         for _ in range(NUM_RESAMPLES)
@@ -96,7 +100,6 @@ def _numbers(evaluation: Evaluation, ceiling: float | None, seed: int) -> dict[s
     entropy = {"mean": _entropy(total), "half_width": float(high - low) / 2}
     numbers["entropy"] = entropy
     numbers["entropy_share"] = {name: value / ceiling for name, value in entropy.items()}
-    numbers["coverage"] = {"mean": float((total > 0).mean()), "half_width": 0.0}
     return numbers
 
 

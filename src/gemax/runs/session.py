@@ -28,7 +28,7 @@ from gemax.runs.seeds import (
 from gemax.runs.signals import listening
 from gemax.runs.sinks import OpenSink, all_of, jsonl_sink
 from gemax.runs.summary import summary_of_group, summary_of_seed
-from gemax.training.assemble import assemble
+from gemax.training.assemble import Own, assemble
 from gemax.training.config import config_from
 from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
@@ -88,6 +88,7 @@ def resume(
     path: Path,
     *,
     updates: int | None = None,
+    own: Own | None = None,
     watch: Watch | None = None,
     sinks: Sequence[OpenSink] = (),
     tell: Tell = print,
@@ -97,7 +98,7 @@ def resume(
     with resume_run(path) as run:
         for message in run.messages:
             tell(message)
-        trainer = assemble(config_from(run.read_config()))
+        trainer = assemble(config_from(run.read_config()), own=own)
         if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
             tell("Nothing was saved yet: this run starts from its beginning.")
             session = _session(_prolonged(trainer, run, 0, updates), run, tell)
