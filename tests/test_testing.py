@@ -76,9 +76,7 @@ def test_a_state_with_something_else_than_arrays_is_refused():
 
 def test_an_initial_state_that_is_not_drawn_from_the_key_is_refused():
     draw = np.random.default_rng(0)
-    refused(
-        HONEST._replace(init=lambda key, *_: State(jnp.asarray(draw.random()), key)), "`init` is pure.*mean"
-    )
+    refused(HONEST._replace(init=lambda key, *_: State(jnp.asarray(draw.random()), key)), "`init` is pure")
 
 
 def test_a_decision_on_values_is_refused():

@@ -153,7 +153,7 @@ def _check_initial_state(
         return state
 
     _program_of("init", init, key, rows)
-    return jax.jit(init)(key, rows)
+    return init(key, rows)
 
 
 def _check_programs(reward: IntrinsicReward, state: Tree, rollout: Rollout, key: PRNGKeyArray) -> None:

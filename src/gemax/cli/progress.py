@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich import progress as bars
 from rich.console import Console
+from rich.table import Column
 
 if TYPE_CHECKING:
     from gemax.runs.session import Run
@@ -26,7 +27,8 @@ class Progress:
         self._bar = bars.Progress(
             bars.TextColumn("{task.description}"),
             bars.BarColumn(bar_width=20),
-            bars.MofNCompleteColumn(),
+            # In a narrow terminal the words are cut, never the count.
+            bars.MofNCompleteColumn(table_column=Column(min_width=2 * len(str(updates)) + 1)),
             bars.TextColumn("{task.fields[words]}"),
             bars.TimeRemainingColumn(compact=True),
             console=self._console,
