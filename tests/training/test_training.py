@@ -43,7 +43,14 @@ def test_every_world_trains(world):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.parameters))
 
 
-@pytest.mark.parametrize("method", CHOICES["method"])
+@pytest.mark.parametrize(
+    "method",
+    # NGU+RND goes the ways of NGU and of RND.
+    [
+        pytest.param(method, marks=[] if method in ("gem", "ngu-rnd") else pytest.mark.slow)
+        for method in CHOICES["method"]
+    ],
+)
 def test_every_method_trains_through_overlapping_traces(method):
     trainer = assemble(small(method=method, trace_length=9, trace_period=4))
     state, metrics = list(train(trainer, begin(trainer)))[-1]

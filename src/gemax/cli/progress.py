@@ -26,12 +26,13 @@ class Progress:
         self._updates, self._path = updates, path
         self._bar = bars.Progress(
             bars.TextColumn("{task.description}"),
-            bars.BarColumn(bar_width=20),
-            # In a narrow terminal the words are cut, never the count.
-            bars.MofNCompleteColumn(table_column=Column(min_width=2 * len(str(updates)) + 1)),
-            bars.TextColumn("{task.fields[words]}"),
+            bars.BarColumn(bar_width=12),
+            bars.MofNCompleteColumn(),
+            # The words take what the others leave: in a narrow terminal they are cut, and nothing else.
+            bars.TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True)),
             bars.TimeRemainingColumn(compact=True),
             console=self._console,
+            expand=True,
             disable=not self._console.is_terminal,
         )
         self._task = self._bar.add_task("compiling", total=updates, words="")
