@@ -9,6 +9,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -53,7 +54,7 @@ def check_reward(
     _check_programs(reward, state, rollout, key)
     case = Case(_in_one_call(reward), state, rollout, key)
     paid, following = _check_pays_before_it_learns(case)
-    _check_vmap(case, following)
+    _check_vmap(reward, case, following)
     _check_table(reward, case, paid)
     _check_finite(case)
     _check_recovers(case)
@@ -116,8 +117,8 @@ def without_table(rollout: Rollout) -> Rollout:
 class Results(NamedTuple):
     """What `reward` and `step` say of the same rollout."""
 
-    said: Float[Array, "*seeds time worlds"]
-    paid: Float[Array, "*seeds time worlds"]
+    said: Float[Array, "time worlds"]
+    paid: Float[Array, "time worlds"]
     state: Tree
     metrics: Tree
 
@@ -228,20 +229,20 @@ def _check_pays_before_it_learns(case: Case) -> tuple[Array, Tree]:
     return results.paid, results.state
 
 
-def _check_vmap(case: Case, following: Tree) -> None:
-    """Two seeds side by side, one of them a step ahead."""
+def _check_vmap(reward: IntrinsicReward, case: Case, following: Tree) -> None:
+    """Two seeds side by side, one of them a step ahead. What they learn is only traced, which is where `vmap` fails."""
     promise = "seeds side by side under `vmap` are paid as they are alone"
     states = jax.tree.map(
         lambda one, other: _array(np.stack([_numbers(one), _numbers(other)]), one), case.state, following
     )
-    run = jax.vmap(case.run, in_axes=(0, None, None), axis_size=2)
+    side_by_side = partial(jax.vmap, in_axes=(0, None, None), axis_size=2)
     try:
-        together = run(states, case.rollout, case.key)
+        together = jax.jit(side_by_side(reward.reward))(states, case.rollout, case.key)
+        jax.eval_shape(side_by_side(reward.step), states, case.rollout, case.key)
     except (NotImplementedError, ValueError) as error:
         raise BrokenPromiseError(f"broken promise: {promise}. Found: {error}") from error
     for seed, state in enumerate((case.state, following)):
-        alone = case.run(state, case.rollout, case.key)
-        _promise_same(together.paid[seed], alone.paid, promise)
+        _promise_same(together[seed], case.run(state, case.rollout, case.key).said, promise)
 
 
 def _check_table(reward: IntrinsicReward, case: Case, paid: Float[Array, "time worlds"]) -> None:

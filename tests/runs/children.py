@@ -157,8 +157,10 @@ def flags_of(settings):
 
 
 def environment_with(cache):
+    """What children compile they share, and compile quickly."""
     return os.environ | {
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "PYTHONUNBUFFERED": "1",
     }

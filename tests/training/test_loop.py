@@ -14,7 +14,7 @@ from gemax.training.loop import (
 )
 from gemax.training.presets import configure
 
-# Without an intrinsic reward there is less to compile; runs with one are compared in tests/runs.
+# Without an intrinsic reward there is less to compile. tests/runs has the same for whole runs, with one.
 CONFIG = configure(
     "two-rooms", method="none", seed=3, seeds=3, updates=12, updates_per_call=2, num_worlds=4, trace_length=3,
     trace_period=3, lstm_size=4, torso_size=8, head_size=4,
@@ -37,6 +37,7 @@ def calls(trainer):
     ]
 
 
+@pytest.mark.slow
 def test_seeds_together_learn_what_each_learns_alone(trainer, calls):
     init, one_update = (
         jax.jit(lambda key: initial_state(trainer, key)),
@@ -58,6 +59,7 @@ def test_seeds_together_learn_what_each_learns_alone(trainer, calls):
         )
 
 
+@pytest.mark.slow
 def test_a_seed_that_is_never_finite_is_frozen_and_the_others_go_on(calls):
     assert [state[0].tolist() for state, _ in calls] == [
         [2, 2, 2], [4, 4, 4], [6, 6, 6], [8, 8, 8], [10, 10, 10], [12, 12, 10],
