@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemax.runs import directory
+from gemax.runs import locks
 from gemax.runs.directory import (
     RunDirectory,
     check_space,
@@ -501,7 +501,7 @@ def test_a_lock_deleted_by_hand_and_taken_by_another_is_not_released_by_the_firs
 
 
 def test_a_file_deleted_between_opening_and_locking_is_no_lock(tmp_path, monkeypatch):
-    flock = directory._flock
+    flock = locks._flock
     deleted = []
 
     def delete_first(descriptor):
@@ -509,14 +509,14 @@ def test_a_file_deleted_between_opening_and_locking_is_no_lock(tmp_path, monkeyp
             deleted.append((tmp_path / "run" / "run.lock").unlink())
         return flock(descriptor)
 
-    monkeypatch.setattr(directory, "_flock", delete_first)
+    monkeypatch.setattr(locks, "_flock", delete_first)
     with create_run(tmp_path / "run", CONFIG) as run:
         assert (run.path / "run.lock").exists()
 
 
 @pytest.mark.parametrize("is_alive", [True, False])
 def test_without_locks_in_the_file_system_the_number_of_the_process_decides(tmp_path, monkeypatch, is_alive):
-    monkeypatch.setattr(directory, "_flock", lambda _: None)
+    monkeypatch.setattr(locks, "_flock", lambda _: None)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         if not is_alive:
             other.communicate(b"\n", timeout=20)

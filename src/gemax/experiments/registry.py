@@ -1,23 +1,34 @@
-"""The figures by name, each imported only when it is asked for."""
+"""The experiments by name, each imported only when it is asked for."""
 
-from collections.abc import Callable
-from typing import TypeAlias
+import importlib
 
-from gemax.experiments.claims import Claim
+from gemax.experiments.experiment import Experiment
 
-FIGURES = ("fig1",)
-"""What `gemax reproduce` knows."""
+MODULES = {
+    "fig1": ("fig1", "EXPERIMENT"),
+    "fig2": ("maps", "FIG2"),
+    "fig3": ("fig3", "EXPERIMENT"),
+    "fig4": ("fig4", "EXPERIMENT"),
+    "fig5": ("fig5", "EXPERIMENT"),
+    "fig6": ("fig6", "EXPERIMENT"),
+    "fig7": ("fig7", "EXPERIMENT"),
+    "fig8": ("maps", "FIG8"),
+    "fig9": ("maps", "FIG9"),
+    "fig10": ("fig10", "EXPERIMENT"),
+    "passing-q": ("passing", "EXPONENT"),
+    "passing-normalisation": ("passing", "NORMALISATION"),
+    "beyond-tsallis": ("beyond", "TSALLIS"),
+    "beyond-negatives": ("beyond", "NEGATIVES"),
+    "beyond-ceiling": ("beyond", "CEILING"),
+    "methods": ("methods", "EXPERIMENT"),
+    "tuning": ("tuning", "EXPERIMENT"),
+}
+"""Where each experiment is, in the order of the report."""
 
-Reproduce: TypeAlias = Callable[..., list[Claim]]
-"""`reproduce(out, *, smoke, tell)`: runs the experiment, writes its files to `out` and gives the verdicts."""
 
-
-def reproduction_of(figure: str) -> Reproduce:
-    """The function that reproduces a figure."""
-    match figure:
-        case "fig1":
-            from gemax.experiments import fig1
-
-            return fig1.reproduce
-        case _:
-            raise ValueError(f"figure must be one of {', '.join(FIGURES)}; got {figure!r}.")
+def experiment_of(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in MODULES:
+        raise ValueError(f"figure must be one of {', '.join(MODULES)}, or all; got {name!r}.")
+    module, attribute = MODULES[name]
+    return getattr(importlib.import_module(f"gemax.experiments.{module}"), attribute)

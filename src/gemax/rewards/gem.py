@@ -59,7 +59,7 @@ class GemSettings:
     """m: its mean."""
     normaliser_decay: float = 0.99
     normalise: bool = True
-    """Whether the reward is standardised, scaled and shifted at all."""
+    """Whether the reward is standardised before it is scaled and shifted; else it is only scaled."""
 
 
 class GemState(NamedTuple):
@@ -135,7 +135,7 @@ def gem(
             state.normaliser, raw, jnp.isfinite(raw), decay=settings.normaliser_decay
         )
         if not settings.normalise:
-            return raw, normaliser
+            return settings.scale * raw, normaliser
         return normalise(normaliser, raw, scale=settings.scale, shift=settings.shift), normaliser
 
     def reward(state: GemState, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,13 @@ def write_json(path: Path, content: Any) -> None:
     """Writes JSON for people and browsers to read: indented, and null where a number is not finite."""
     text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes named arrays as one compressed file, for `np.load` without pickle."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **dict(arrays))
+    write_bytes(path, buffer.getvalue())
 
 
 def write_figure(path: Path, figure: "Figure") -> None:

@@ -1,6 +1,6 @@
 """What the frozen policy of a run does, with intervals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +45,13 @@ def load_run(path: Path, own: Own | None = None) -> LoadedRun:
     return LoadedRun(trainer, states_of_seeds(trainer.config, loaded.tree), loaded.messages)
 
 
-def evaluate_run(path: Path, num_episodes: int, seed: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def evaluate_run(
+    path: Path,
+    num_episodes: int,
+    seed: int,
+    tell: Callable[[str], None],
+    kinds: Mapping[str, bool] = KINDS,
+) -> dict[str, Any]:
     """Plays with the policy of a run, or of each of its seeds, and writes `evaluation.json` into it."""
     if num_episodes < 2:
         raise ValueError(f"episodes must be at least 2, for an interval; got {num_episodes}.")
@@ -55,23 +61,29 @@ def evaluate_run(path: Path, num_episodes: int, seed: int, tell: Callable[[str],
     finite = trainer.world.finite
     ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy
     reports = {
-        trained: _report(trainer, state, num_episodes, seed, ceiling) for trained, state in states.items()
+        trained: _report(trainer, state, num_episodes, seed, ceiling, kinds)
+        for trained, state in states.items()
     }
     report: dict[str, Any] = {"episodes": num_episodes, "seed": seed, "entropy_ceiling": ceiling}
     if len(reports) == 1:
         report |= reports[trainer.config.seed]
     else:
-        report |= {kind: _mean_over_seeds([numbers[kind] for numbers in reports.values()]) for kind in KINDS}
+        report |= {kind: _mean_over_seeds([numbers[kind] for numbers in reports.values()]) for kind in kinds}
         report["seeds"] = [{"seed": trained} | numbers for trained, numbers in reports.items()]
     write_json(path / "evaluation.json", report)
     return report
 
 
 def _report(
-    trainer: Trainer, state: TrainState, num_episodes: int, seed: int, ceiling: float | None
+    trainer: Trainer,
+    state: TrainState,
+    num_episodes: int,
+    seed: int,
+    ceiling: float | None,
+    kinds: Mapping[str, bool],
 ) -> dict[str, Any]:
     report: dict[str, Any] = {"update": int(state.update)}
-    for kind, greedy in KINDS.items():
+    for kind, greedy in kinds.items():
         evaluation = evaluate(trainer, state, num_episodes, jax.random.key(seed), greedy=greedy)
         report[kind] = _numbers(evaluation, ceiling, seed)
     return report

@@ -140,6 +140,7 @@ def _gem_settings(config: Config, own: Own) -> GemSettings:
         regularisation=config.regularisation,
         scale=config.intrinsic_scale,
         shift=config.intrinsic_shift,
+        normalise=config.normalise,
     )
 
 

@@ -1,5 +1,6 @@
 """The training step, `alg:moretacomax`: reward → learn → normalise → add → traces → actor-critic."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ from gemax.training.state import (
     tally_visits,
 )
 from gemax.training.traces import empty_window, extend, latest
-from gemax.types import Metrics, Tree, tree_where
+from gemax.types import Metrics, Tree
 from gemax.worlds.base import World
 
 
@@ -88,11 +89,7 @@ def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) 
     extrinsic = 0.0 if config.reward_free else steps.reward
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
     window = extend(state.window, steps, mixed)
-    parameters, optimiser, agent_metrics = actor_critic_step(trainer, state, window)
-    if config.policy_every > 1:
-        is_due = state.update % config.policy_every == 0
-        before = (state.parameters, state.optimiser)
-        parameters, optimiser = tree_where(is_due, (parameters, optimiser), before)
+    parameters, optimiser, agent_metrics = agent_step(trainer, state, window)
     tally = tally_returns(state.tally, steps.episode_return, steps.terminated | steps.truncated)
     tally = tally_visits(tally, steps.square, config.visit_decay)
     state = state._replace(
@@ -113,6 +110,19 @@ def intrinsic_weight(config: Config, update: Array) -> Float[Array, ""]:
     if not config.anneal_updates:
         return jnp.ones(())
     return jnp.maximum(1.0 - update / config.anneal_updates, 0.0)
+
+
+def agent_step(trainer: Trainer, state: TrainState, window: Window) -> tuple[Parameters, Tree, Metrics]:
+    """`actor_critic_step` if it is due: in the last of every n updates. In the others its metrics are not numbers."""
+    step = partial(actor_critic_step, trainer)
+    every = trainer.config.policy_every
+    if every == 1:
+        return step(state, window)
+    nothing = jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan), jax.eval_shape(step, state, window)[2])
+    is_due = state.update % every == every - 1
+    return jax.lax.cond(
+        is_due, step, lambda state, window: (state.parameters, state.optimiser, nothing), state, window
+    )
 
 
 def actor_critic_step(

@@ -59,8 +59,8 @@ class FiniteFacts(NamedTuple):
     """How many times larger, each way, the image in an observation is."""
     rows_of_states: Int[np.ndarray, " states"]
     """The row of the table that each state shows."""
-    has_noise: bool
-    """Whether observations differ from the table in their noise square."""
+    noise_square: tuple[int, int] | None
+    """Row and column of the square of the image whose red and green are drawn anew at every step, if there is one."""
     num_states: int
     """How many values `state_index` takes."""
     square_positions: Int[np.ndarray, "squares 2"]
@@ -71,6 +71,11 @@ class FiniteFacts(NamedTuple):
     """The world as tables, with its reward ending the episode."""
     reward_free_model: FiniteModel
     """The same, with the reward's square as plain floor: what the entropy ceiling is computed for."""
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether observations differ from the table."""
+        return self.noise_square is not None
 
 
 class World(NamedTuple):

@@ -82,12 +82,12 @@ def gridworld(
     starts = jnp.asarray(tables.starts)
     image_table, image_index = jnp.asarray(images), jnp.asarray(image_of_state)
     pixels = PIXELS_PER_SQUARE[observation]
-    noise_row, noise_column = noise_position(grid_map)
+    noise_square = noise_position(grid_map) if noise else None
 
     def observe(state: GridState) -> UInt8[Array, "height width 3"]:
         image = image_table[image_index[state.number]]
-        if noise:
-            image = image.at[noise_row, noise_column, :2].set(state.noise)
+        if noise_square is not None:
+            image = image.at[(*noise_square, slice(2))].set(state.noise)
         return jnp.repeat(jnp.repeat(image, pixels, axis=0), pixels, axis=1)
 
     def draw_noise(key: PRNGKeyArray) -> UInt8[Array, "2"]:
@@ -112,7 +112,7 @@ def gridworld(
             grid_map, tables.squares[number], tables.gone[number], () if reward is None else (reward,)
         )
 
-    facts = _facts(grid_map, tables, image_table, image_index, pixels, noise, horizon)
+    facts = _facts(grid_map, tables, image_table, image_index, pixels, noise_square, horizon)
     height, width = image_size(grid_map)
     shape = (height * pixels, width * pixels, 3)
     return World(
@@ -180,7 +180,7 @@ def _facts(
     image_table: Array,
     image_index: Array,
     pixels: int,
-    noise: bool,
+    noise_square: Square | None,
     horizon: int,
 ) -> FiniteFacts:
     squares = grid_map.open_squares
@@ -193,7 +193,7 @@ def _facts(
         observation_table=image_table,
         pixels_per_square=pixels,
         rows_of_states=np.asarray(image_index),
-        has_noise=noise,
+        noise_square=noise_square,
         num_states=len(tables.squares),
         square_positions=np.asarray(squares),
         distances=_distances(grid_map),

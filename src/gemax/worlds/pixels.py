@@ -2,7 +2,8 @@
 
 The agent's image, as in the paper: above, the world map, a square a room, which tells the room of the agent and
 the room of the reward, with the square for its one life at the top right; below, the map of the room it is in.
-The row in between is empty but for the noise square, where there is one.
+The row in between is empty but for the keys that were taken, which would be forgotten in the next room, and for the
+noise square, where there is one.
 """
 
 from typing import Literal, TypeAlias
@@ -57,7 +58,11 @@ def draw_image(
     image = np.full((*image_size(grid_map), 3), NOTHING, np.uint8)
     _draw_world_map(image, grid_map, agent, reward)
     image[0, -1] = AGENT  # one life
-    top = grid_map.rooms[1] + 1
+    between = grid_map.rooms[1]
+    for column, key in enumerate(grid_map.squares("K")[: image.shape[1]]):
+        if key in gone:
+            image[between, column] = KEY
+    top = between + 1
     (room_row, room_column), (height, width) = grid_map.room_of(agent), grid_map.cell
     colours = _colours(grid_map, agent, gone, reward)
     rows, columns = (

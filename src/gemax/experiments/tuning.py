@@ -1,0 +1,70 @@
+"""The search for the scale of the intrinsic reward: as long for every method, and before the figures are made.
+
+The other settings of the agent are the same for all methods. Each method gets the same five multiples of the scale
+that `tab:envhyper` has for it (GEM: of s and m together), with one seed. The multiple with the largest area under the
+curve of the return is taken into the preset.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from gemax.experiments.budgets import configured
+from gemax.experiments.experiment import Experiment, Runs, Shown, Sweep
+from gemax.experiments.measures import areas
+from gemax.training.config import Preset
+from gemax.training.presets import PAPER, RIVAL_SCALES
+
+WORLDS = ("two-rooms", "sixteen-leaves", "mountain-car", "cartpole-swingup")
+METHODS = ("gem", "rnd", "ngu", "ngu-rnd")
+MULTIPLES = (0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+def sweep(preset: Preset) -> Sweep:
+    """Worlds × methods × multiples of the scale."""
+    runs: Sweep = {}
+    for world in WORLDS:
+        for method in METHODS:
+            config = configured(world, preset, method=method)
+            for multiple in MULTIPLES:
+                scales = {
+                    name: float(f"{multiple * value:.3g}") for name, value in scales_of(world, method).items()
+                }
+                runs[f"{world} {method} {multiple:g}"] = dataclasses.replace(config, **scales)
+    return runs
+
+
+def scales_of(world: str, method: str) -> dict[str, float]:
+    """What the paper's table has."""
+    if method == "gem":
+        return {name: PAPER[world][name] for name in ("intrinsic_scale", "intrinsic_shift")}
+    return {"intrinsic_scale": RIVAL_SCALES[world][method]}
+
+
+def show(runs: Runs) -> Shown:
+    """Every run of the search, and what was chosen."""
+    lines = [
+        "| world | method | " + " | ".join(f"× {multiple:g}" for multiple in MULTIPLES) + " | chosen scale |",
+        "|---|---|" + "---|" * (len(MULTIPLES) + 1),
+    ]
+    for world in WORLDS:
+        for method in METHODS:
+            found = [runs.get(f"{world} {method} {multiple:g}", []) for multiple in MULTIPLES]
+            if not all(found):
+                continue
+            scores = [float(np.mean(areas(records))) for records in found]
+            best = int(np.argmax(scores))
+            cells = [f"**{score:.3g}**" if i == best else f"{score:.3g}" for i, score in enumerate(scores)]
+            chosen = found[best][0].config.intrinsic_scale
+            lines.append(f"| {world} | {method} | {' | '.join(cells)} | {chosen:g} |")
+    return Shown({}, [], "\n".join(lines))
+
+
+EXPERIMENT = Experiment(
+    "tuning",
+    "The search for the scales",
+    "No method is tuned longer than another: area under the curve of the return, one seed each.",
+    sweep,
+    show,
+    num_seeds=1,
+)

@@ -1,0 +1,34 @@
+"""Runs that were never made, to see what verdicts follow from them."""
+
+import numpy as np
+
+from gemax.experiments.records import CURVES, Record
+from gemax.training.presets import configure
+
+
+def made_up(
+    world="two-rooms", *, solved_at=None, final_return=1.0, entropy=4.0, share=0.9, visits=None,
+    embedding=None, seed=0, **changes,
+):  # fmt: skip
+    """A run that earns nothing until it is solved, and `final_return` from then on."""
+    config = configure(world, seed=seed, **({"updates": 100} | changes))
+    update = np.arange(10.0, config.updates + 1, 10.0, dtype=np.float32)
+    curves = {name: np.ones_like(update) for name in CURVES} | {"update": update, "seconds": update}
+    curves["return"] = np.where(update < (solved_at or np.inf), 0.0, final_return).astype(np.float32)
+    curves["visitation_entropy"] = np.full_like(update, entropy)
+    facts = {
+        "solved_at_update": solved_at,
+        "seconds": 10.0,
+        "entropy_ceiling": 4.25,
+        "evaluation": {"entropy_share": {"mean": share}, "coverage": {"mean": 1.0}},
+    }
+    return Record(config, facts, curves, np.ones(71) if visits is None else visits, embedding)
+
+
+def seeds_of(make, **settings):
+    """Five seeds that differ a little in when they are solved."""
+    solved_at = settings.pop("solved_at", None)
+    return [
+        make(seed=seed, solved_at=None if solved_at is None else solved_at + seed, **settings)
+        for seed in range(5)
+    ]
