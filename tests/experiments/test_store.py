@@ -34,6 +34,7 @@ def made(store):
         2,
         standings.append,
         lambda: finished.append(len(list(store.folder.glob("*.npz")))),
+        quick=True,
     )
     return outcome, standings, finished
 
@@ -81,7 +82,7 @@ def test_a_stopped_run_goes_on_from_where_it_was(store):
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=stop_when_it_runs, daemon=True).start()
-    outcome = make_missing(store, [config], 1, lambda standing: None)
+    outcome = make_missing(store, [config], 1, lambda standing: None, quick=True)
     assert outcome == ({}, signal.SIGINT)
     assert list((store.unfinished(config) / "run" / "checkpoints").glob("update-*"))
     assert store.missing([config]) == [config]

@@ -60,7 +60,7 @@ def reproduce(order: Order, watch: Callable[[Standing], None], tell: Tell) -> Re
 
     show_what_is_complete()
     everything = [config for name in waiting for config in _seed_by_seed(configs[name])]
-    outcome = make_missing(store, everything, order.jobs, watch, show_what_is_complete)
+    outcome = make_missing(store, everything, order.jobs, watch, show_what_is_complete, quick=order.smoke)
     write_report(order.out, smoke=order.smoke)
     return Reproduction(claims, outcome.failures, list(waiting), outcome.stopped_by)
 

@@ -72,8 +72,13 @@ def make_missing(
     jobs: int,
     watch: Callable[[Standing], None],
     finished: Callable[[], None] = lambda: None,
+    *,
+    quick: bool = False,
 ) -> Outcome:
-    """Trains what the store does not have yet, in the order given; tells whenever another one is there."""
+    """Trains what the store does not have yet, in the order given; tells whenever another one is there.
+
+    `quick` is for runs so short that compiling takes longer: it is then done without care.
+    """
     shares = shares_of_cores(jobs)
     if not store.missing(configs):
         return Outcome({}, None)
@@ -81,7 +86,7 @@ def make_missing(
     with locked(store.folder / "making.lock"), listening() as stop:
         waiting = store.missing(configs)
         works = {name_of(config): work_of(config) for config in waiting}
-        desks = [Desk(share) for share in shares[: len(waiting)]]
+        desks = [Desk(share, quick) for share in shares[: len(waiting)]]
         done: list[str] = []
         failures: dict[str, str] = {}
         while desks and (stop.signal is None or any(desk.config for desk in desks)):
@@ -115,8 +120,8 @@ def make_missing(
 class Desk:
     """A share of the cores, the worker who sits there and the run that it makes."""
 
-    def __init__(self, cores: list[int]) -> None:
-        self._cores = cores
+    def __init__(self, cores: list[int], quick: bool) -> None:
+        self._cores, self._quick = cores, quick
         self._worker: Worker | None = None
         self._folder = Path()
         self._is_asked = False
@@ -127,7 +132,7 @@ class Desk:
         self.config, self._folder = config, store.unfinished(config)
         write_json(self._folder / WANTED, dataclasses.asdict(config))
         if self._worker is None or not self._worker.is_alive:
-            self._worker = Worker(self._cores, store.folder / UNFINISHED / COMPILED)
+            self._worker = Worker(self._cores, store.folder / UNFINISHED / COMPILED, quick=self._quick)
         self._worker.give(self._folder, store.path(config))
 
     def answer(self) -> str | None:

@@ -17,10 +17,10 @@ DONE, STOPPED = "done", "stopped"
 class Worker:
     """The parent's end."""
 
-    def __init__(self, cores: list[int], compiled: Path) -> None:
+    def __init__(self, cores: list[int], compiled: Path, *, quick: bool) -> None:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, cores, str(compiled)), daemon=True)
+        self._process = context.Process(target=serve, args=(theirs, cores, str(compiled), quick), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -50,8 +50,8 @@ class Worker:
         self._process.join()
 
 
-def serve(connection: Connection, cores: list[int], compiled: str) -> None:
-    """The worker's end: until nobody is there any more."""
+def serve(connection: Connection, cores: list[int], compiled: str, quick: bool) -> None:
+    """The worker's end: until nobody is there any more. `quick` compiles in less time what then runs slower."""
     # No part of the terminal's group: Ctrl-C reaches us through our parent, once.
     os.setsid()
     # Before jax counts them.
@@ -61,6 +61,7 @@ def serve(connection: Connection, cores: list[int], compiled: str) -> None:
     # Seeds differ in numbers only: what was compiled for one serves all.
     jax.config.update("jax_compilation_cache_dir", compiled)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    jax.config.update("jax_disable_most_optimizations", quick)
     answer = ""
     while answer != STOPPED:
         try:
