@@ -2,7 +2,8 @@
 
 The other settings of the agent are the same for all methods. Each method gets the same five multiples of the scale
 that `tab:envhyper` has for it (GEM: of s and m together), with one seed. The multiple with the largest area under the
-curve of the return is taken into the preset.
+curve of the return is taken into the `laptop` preset. GEM keeps the values that it had, which lie between the two best
+multiples: its rivals are given the better of it.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from gemax.experiments.budgets import configured
 from gemax.experiments.experiment import Experiment, Runs, Shown, Sweep
 from gemax.experiments.measures import areas
 from gemax.training.config import Preset
-from gemax.training.presets import PAPER, RIVAL_SCALES
+from gemax.training.presets import PAPER, PAPER_RIVALS
 
 WORLDS = ("two-rooms", "sixteen-leaves", "mountain-car", "cartpole-swingup")
 METHODS = ("gem", "rnd", "ngu", "ngu-rnd")
@@ -40,7 +41,7 @@ def scales_of(world: str, method: str) -> dict[str, float]:
     """What the paper's table has."""
     if method == "gem":
         return {name: PAPER[world][name] for name in ("intrinsic_scale", "intrinsic_shift")}
-    return {"intrinsic_scale": RIVAL_SCALES[world][method]}
+    return {"intrinsic_scale": PAPER_RIVALS[world][method]}
 
 
 def show(runs: Runs) -> Shown:
