@@ -46,7 +46,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks; gymnax and MiniGrid live in an environment of their own.
-.PHONY: bench-worlds bench-random bench-training bench-learning
+.PHONY: bench-worlds bench-random bench-training bench-methods bench-learning
 bench-worlds: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/worlds.py
 
@@ -55,6 +55,9 @@ bench-random: $(VENV)/.installed
 
 bench-training: $(VENV)/.installed
 	$(BIN)/python benchmarks/training.py
+
+bench-methods: $(VENV)/.installed
+	$(BIN)/python benchmarks/methods.py
 
 bench-learning: $(VENV)/.installed
 	$(BIN)/python benchmarks/learning.py
