@@ -48,7 +48,6 @@ def show(runs: Runs) -> Shown:
         here = {label: runs[f"{world}: {label}"] for label in COLOURS}
         draw_curves(axis, here, "return", COLOURS)
         axis.set_title(TITLES[world])
-        axis.set_ylim(-0.02, 1.05)
         axis.legend(frameon=False, fontsize="small")
         claims += claims_of(world, {label: solving_times(records) for label, records in here.items()})
     axes[0].set_ylabel("return, last 1,000 episodes")

@@ -44,7 +44,6 @@ def show(runs: Runs) -> Shown:
     for label, axis in zip((WITH, WITHOUT), axes, strict=True):
         draw_curves(axis, {noise: runs[f"{label}, {noise}"] for noise in WORLDS}, "return", COLOURS)
         axis.set_title(f"GEM {label}")
-        axis.set_ylim(-0.02, 1.05)
         axis.legend(frameon=False, fontsize="small")
     axes[0].set_ylabel("return, last 1,000 episodes")
     return Shown({"fig5": figure}, claims_of(runs))

@@ -81,7 +81,6 @@ def show_normalisation(runs: Runs) -> Shown:
     for axis, how in zip(axes, (NORMALISED, RAW), strict=True):
         draw_curves(axis, {name: runs[f"{how}, {name}"] for name in RESOLUTIONS}, "return")
         axis.set_title(how)
-        axis.set_ylim(-0.02, 1.05)
         axis.legend(frameon=False, fontsize="small")
     axes[0].set_ylabel("return, last 1,000 episodes")
     return Shown({"passing-normalisation": figure}, [_claim(runs)])

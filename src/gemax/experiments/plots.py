@@ -40,11 +40,11 @@ def draw_curves(
     axis: Axes, runs: Mapping[str, Sequence[Record]], curve: str, colours: Mapping[str, str] | None = None
 ) -> None:
     """The mean over seeds of each label in 20 buckets, with its 95 % interval; the legend has the seconds it took."""
+    largest = 0.0
     for number, (label, records) in enumerate(runs.items()):
-        if not records:
-            continue
         position, values = buckets_of(records, curve)
         mean, half_width = mean_and_interval(values)
+        largest = max(largest, float(np.nanmax(np.abs(mean))))
         colour = (colours or COLOURS).get(label, f"C{number}")
         seconds = np.mean([record.facts["seconds"] for record in records])
         axis.plot(position, mean, color=colour, label=f"{label} ({seconds:.0f} s)", linewidth=1.6)
@@ -53,6 +53,9 @@ def draw_curves(
         )
     axis.set_xlabel(f"updates of {_frames(runs):,} frames")
     axis.set_xlim(left=0)
+    if curve == "return" and largest <= 1.0:
+        # Intervals may reach beyond what can be earned.
+        axis.set_ylim(-0.02, 1.05)
     axis.spines[["top", "right"]].set_visible(False)
 
 
@@ -102,4 +105,4 @@ def bare(axis: Axes, title: str) -> None:
 
 
 def _frames(runs: Mapping[str, Sequence[Record]]) -> int:
-    return next(records[0].config.frames_per_update for records in runs.values() if records)
+    return next(iter(runs.values()))[0].config.frames_per_update
