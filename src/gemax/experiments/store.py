@@ -82,8 +82,8 @@ def make_missing(
     shares = shares_of_cores(jobs)
     if not store.missing(configs):
         return Outcome({}, None)
-    store.folder.mkdir(parents=True, exist_ok=True)
-    with locked(store.folder / "making.lock"), listening() as stop:
+    (store.folder / UNFINISHED).mkdir(parents=True, exist_ok=True)
+    with locked(store.folder / UNFINISHED / "making.lock"), listening() as stop:
         waiting = store.missing(configs)
         works = {name_of(config): work_of(config) for config in waiting}
         desks = [Desk(share, quick) for share in shares[: len(waiting)]]
