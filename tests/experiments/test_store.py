@@ -91,7 +91,10 @@ def test_a_stopped_run_goes_on_from_where_it_was(store):
 def test_two_at_a_time_in_one_folder_are_refused(store):
     from gemax.runs.locks import locked
 
-    with locked(store.folder / "unfinished" / "making.lock"), pytest.raises(ValueError, match="is locked by pid"):
+    with (
+        locked(store.folder / "unfinished" / "making.lock"),
+        pytest.raises(ValueError, match="is locked by pid"),
+    ):
         make_missing(store, [small(seed=9)], 1, lambda standing: None)
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gemax.experiments.records import load_record
 from gemax.experiments.registry import MODULES
 from gemax.runs.files import write_bytes, write_json
 
@@ -26,8 +27,9 @@ def write_report(out: Path, *, smoke: bool = False) -> None:
         return
     words = f"{SMOKE} {INTRODUCTION}" if smoke else INTRODUCTION
     write_json(out / "claims.json", [claim for experiment in found for claim in experiment["claims"]])
-    write_bytes(out / "README.md", markdown(found, words, _more(out)).encode())
-    write_bytes(out / "report.html", page(found, words, out).encode())
+    made_by = _made_by(found, out)
+    write_bytes(out / "README.md", markdown(found, [words, made_by], _more(out)).encode())
+    write_bytes(out / "report.html", page(found, [words, made_by], out).encode())
 
 
 def _more(out: Path) -> str:
@@ -36,9 +38,9 @@ def _more(out: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def markdown(found: list[dict[str, Any]], words: str, more: str) -> str:
+def markdown(found: list[dict[str, Any]], words: list[str], more: str) -> str:
     """For the repository's page."""
-    parts = ["# Results", words, _made_by(found), "## Claims", _claims_table(found)]
+    parts = ["# Results", *words, "## Claims", _claims_table(found)]
     for experiment in found:
         parts += [f"## {experiment['figure']}: {experiment['title']}", experiment["claim"]]
         parts += [f"![{experiment['title']}]({picture})" for picture in experiment["pictures"]]
@@ -47,14 +49,14 @@ def markdown(found: list[dict[str, Any]], words: str, more: str) -> str:
     return "\n\n".join([*parts, more]).rstrip() + "\n"
 
 
-def _made_by(found: list[dict[str, Any]]) -> str:
-    seconds = sum(experiment["seconds_of_training"] for experiment in found)
+def _made_by(found: list[dict[str, Any]], out: Path) -> str:
+    runs = [load_record(path) for path in sorted((out / "runs").glob("*-*-*-*.npz"))]
+    hours = sum(record.facts["seconds"] for record in runs) / 3600
     newest = found[-1]
     return (
         f"Made by `gemax reproduce all` on {newest['cores']} cores ({newest['machine']}), gemax {newest['gemax']}, "
-        f"jax {newest['jax']}. {seconds / 3600:.1f} hours of training on one core each, counting a run again in every "
-        "figure that shows it. Numbers: `claims.json`, a JSON file an experiment, `curves/` as CSV, finished runs in "
-        "`runs/`."
+        f"jax {newest['jax']}: {len(runs)} runs, {hours:.1f} hours of training on one core each, those of the search "
+        "included. Numbers: `claims.json`, a JSON file an experiment, `curves/` as CSV, finished runs in `runs/`."
     )
 
 
@@ -93,19 +95,16 @@ img { max-width: 100%; }
 .does-not-hold { color: #b3261e; }
 .undecided { color: #9a6700; }
 nav a { margin-right: 0.8rem; }
+.claims td:nth-child(n + 4) { white-space: nowrap; }
 code { background: #f4f4f4; padding: 0.1rem 0.3rem; }
 details { margin: 0.5rem 0; }
 pre { overflow-x: auto; font-size: 0.8rem; }
 """
 
 
-def page(found: list[dict[str, Any]], words: str, out: Path) -> str:
+def page(found: list[dict[str, Any]], words: list[str], out: Path) -> str:
     """One self-contained page."""
-    body = [
-        "<h1>Geometric Entropic Exploration, reproduced</h1>",
-        _paragraph(words),
-        _paragraph(_made_by(found)),
-    ]
+    body = ["<h1>Geometric Entropic Exploration, reproduced</h1>", *map(_paragraph, words)]
     links = (f'<a href="#{experiment["figure"]}">{experiment["figure"]}</a>' for experiment in found)
     body += [f"<nav>{' '.join(links)}</nav>", "<h2>Claims</h2>", _html_claims(found)]
     for experiment in found:
@@ -149,7 +148,7 @@ def _html_claims(found: list[dict[str, Any]]) -> str:
                 f'<span class="{kind}">{SIGNS[claim["verdict"]]}&nbsp;{claim["verdict"]}</span>',
             ]
             rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    return f"<table>{''.join(rows)}</table>"
+    return f'<table class="claims">{"".join(rows)}</table>'
 
 
 def _html_table(markdown_table: str) -> str:
