@@ -9,6 +9,7 @@ from gemax.core.expectation import (
     Contrast,
     exact_contrast,
     exact_contrast_of_points,
+    exact_contrasts_between,
     sample_negatives,
     sampled_contrast,
 )
@@ -106,6 +107,16 @@ def test_exact_contrast_of_points_equals_exact_contrast(key):
     plain = exact_contrast(exponential_similarity(points, others, scale=2.0), g_power(log_g), weight)
     fused = exact_contrast_of_points(points, others, g_power(log_g), weight, similarity_scale=2.0)
     np.testing.assert_allclose(plain, fused, rtol=1e-6)
+
+
+def test_contrasts_between_two_batches_are_those_of_each_with_the_other(key):
+    points, others, log_g, _ = random_pairs(key)
+    own_log_g = jnp.linspace(-1.0, 1.0, len(points))
+    similarity = exponential_similarity(points, others, scale=2.0)
+    plain = exact_contrast(similarity, g_power(log_g)), exact_contrast(similarity.T, g_power(own_log_g))
+    powers = g_power(own_log_g), g_power(log_g)
+    fused = exact_contrasts_between(points, others, powers, similarity_scale=2.0)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), plain, fused)
 
 
 def test_sampled_contrast_approaches_the_exact_one_and_never_draws_what_is_masked(key):

@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from gemax.core.similarity import (
     distances,
     exponential_product,
     exponential_product_among,
+    exponential_products_between,
     exponential_similarity,
     exponential_similarity_of_pairs,
     indicator_similarity,
@@ -147,6 +150,54 @@ def test_products_among_points_are_those_of_the_matrix_with_its_gradients(rows, 
         lambda points, columns: exponential_similarity(points, points, scale=0.7) @ columns
     )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), ours, truth)
+
+
+def loss_and_gradients_between(products, rows, key):
+    """Of both sides, for points and for columns. One point is on both sides, all are far from the origin."""
+    keys = jax.random.split(key, 6)
+    points, others = (3.0 * jax.random.normal(key, (rows, 4)) + 5.0 for key in keys[:2])
+    arguments = (
+        points,
+        others[:-1].at[1].set(points[0]),
+        *(jax.random.uniform(k, (rows, 2)) for k in keys[2:4]),
+    )
+    targets = [jax.random.normal(key, (2, rows)) for key in keys[4:]]
+
+    def loss(points, others, columns, other_columns):
+        of_points, of_others = products(points, others, columns, other_columns[:-1])
+        return jnp.sum(targets[0] * jnp.sin(of_points)) + jnp.sum(targets[1][:, :-1] * jnp.sin(of_others))
+
+    return jax.jit(jax.value_and_grad(loss, (0, 1, 2, 3)))(*arguments)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_products_between_points_are_those_of_the_matrix_with_its_gradients(
+    rows, in_blocks, key, monkeypatch
+):
+    def truth(points, others, columns, other_columns):
+        similarity = exponential_similarity(points, others, scale=0.7)
+        return (similarity @ other_columns).T, (similarity.T @ columns).T
+
+    expected = loss_and_gradients_between(truth, rows, key)
+    if in_blocks:
+        monkeypatch.setattr(module, "ENTRIES_AT_ONCE", rows * rows // 3)
+    found = loss_and_gradients_between(partial(exponential_products_between, scale=0.7), rows, key)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), found, expected)
+
+
+def test_products_between_points_have_finite_gradients_at_every_distance(key):
+    points, columns = jax.random.normal(key, (300, 4)).at[1].set(0.0), jnp.ones((300, 2))
+
+    @jax.jit
+    def gradient(points):
+        products = partial(exponential_products_between, columns_of_points=columns, columns_of_others=columns)
+        return jax.grad(lambda a, b: sum(product.sum() for product in products(a, b)), (0, 1))(
+            points, -points
+        )
+
+    for size in (0.0, 1e-30, 1e-6, 1.0, 1e2, 1e4):
+        assert all(jnp.isfinite(slope).all() for slope in gradient(size * points))
 
 
 def test_products_among_points_have_finite_gradients_at_every_distance(key):

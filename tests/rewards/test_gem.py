@@ -78,7 +78,7 @@ def test_reward_and_loss_are_those_of_the_algorithm(table, key):
     state = method.init(key, rollout.arrived.rows, WORLDS)
     reward, _, metrics = method.step(state, rollout, key)
     expected_reward, expected_loss = reference(state.parameters, rollout, SETTINGS)
-    np.testing.assert_allclose(reward, expected_reward, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(reward, SETTINGS.scale * expected_reward, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(metrics["gem_loss"], expected_loss, rtol=1e-5)
 
 

@@ -14,7 +14,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gemax.core.checks import check_same_shape, check_similarity, check_weight, is_known
-from gemax.core.similarity import exponential_product, exponential_product_among
+from gemax.core.similarity import (
+    exponential_product,
+    exponential_product_among,
+    exponential_products_between,
+)
 from gemax.types import Weight
 
 OtherWeight: TypeAlias = Float[Array, " M"] | Bool[Array, " M"]
@@ -84,6 +88,21 @@ def exact_contrasts_among(
     columns = jnp.concatenate([_columns(g_power, weight) for weight in weights], axis=1)
     product = exponential_product_among(points, columns, scale=similarity_scale)
     return [_contrast(product[:, 2 * i : 2 * i + 2]) for i in range(len(weights))]
+
+
+def exact_contrasts_between(
+    points: Float[Array, "N D"],
+    others: Float[Array, "M D"],
+    g_powers: tuple[Float[Array, " N"], Float[Array, " M"]],
+    *,
+    similarity_scale: float = 1.0,
+) -> tuple[Contrast, Contrast]:
+    """`exact_contrast` of two batches with each other, for each of them: one similarity matrix serves both."""
+    for batch, g_power in zip((points, others), g_powers, strict=True):
+        _check_negatives(batch.shape[0], g_power, None)
+    columns = [_columns(g_power, None) for g_power in g_powers]
+    products = exponential_products_between(points, others, *columns, scale=similarity_scale)
+    return Contrast(*products[0]), Contrast(*products[1])
 
 
 def sampled_contrast(

@@ -17,6 +17,7 @@ from gemax.core.expectation import (
     Contrast,
     exact_contrast,
     exact_contrasts_among,
+    exact_contrasts_between,
     mean,
     sample_negatives,
     sampled_contrast,
@@ -236,7 +237,7 @@ def _contrast_of_table(
     first, second = (
         jnp.zeros(views.log_g.shape).at[row].add(half.astype(float)) for half in (is_first, ~is_first)
     )
-    power = g_power(views.log_g, settings.alpha)
+    power = _power(views.log_g, settings)
     if settings.similarity in ("learned", "exponential"):
         of_second, of_first = exact_contrasts_among(
             views.embedding, power, (second, first), similarity_scale=settings.similarity_scale
@@ -252,12 +253,15 @@ def _contrast_of_steps(views: Views, num_worlds: int, settings: GemSettings) -> 
     first, second = (
         Views(*halves) for halves in zip(*(_halves(view, num_worlds) for view in views), strict=True)
     )
-    powers = [g_power(half.log_g, settings.alpha) for half in (first, second)]
-    similarity = _similarity(first.embedding, second.embedding, settings)
-    return (
-        Half(first.log_g, exact_contrast(similarity, powers[1]), None),
-        Half(second.log_g, exact_contrast(similarity.T, powers[0]), None),
-    )
+    powers = _power(first.log_g, settings), _power(second.log_g, settings)
+    if settings.similarity in ("learned", "exponential"):
+        of_first, of_second = exact_contrasts_between(
+            first.embedding, second.embedding, powers, similarity_scale=settings.similarity_scale
+        )
+    else:
+        similarity = _similarity(first.embedding, second.embedding, settings)
+        of_first, of_second = exact_contrast(similarity, powers[1]), exact_contrast(similarity.T, powers[0])
+    return Half(first.log_g, of_first, None), Half(second.log_g, of_second, None)
 
 
 def _contrast_with_drawn(
@@ -274,7 +278,7 @@ def _contrast_with_drawn(
     num_steps = views.log_g.shape[0] if row is None else row.size
     steps = jnp.arange(num_steps) if row is None else row.reshape(-1)
     first, second = _halves(steps, num_worlds)
-    power = g_power(views.log_g, settings.alpha)
+    power = _power(views.log_g, settings)
     if row is None:
         similarity = _similarity(views.embedding[first], views.embedding[second], settings)
         rows, columns = jnp.arange(first.size), jnp.arange(second.size)
@@ -303,6 +307,11 @@ def _halves(steps: Shaped[Array, "steps *rest"], num_worlds: int) -> tuple[Array
     return by_world[:, :split].reshape(-1, *steps.shape[1:]), by_world[:, split:].reshape(
         -1, *steps.shape[1:]
     )
+
+
+def _power(log_g: Float[Array, " N"], settings: GemSettings) -> Float[Array, " N"]:
+    """What negatives weigh in the reward, from which neither f nor g learns: no gradient has to be followed."""
+    return jax.lax.stop_gradient(g_power(log_g, settings.alpha))
 
 
 def _similarity(points: Array, others: Array, settings: GemSettings) -> Float[Array, "N M"]:

@@ -19,6 +19,9 @@ from gemax.networks import Network, Parameters, mlp
 from gemax.rewards.base import IntrinsicReward
 from gemax.types import Rollout, Tree, spread
 
+DIMENSIONS_AT_ONCE = 32
+"""Of embeddings, in one pass over the distances: fewer passes read and write them less often."""
+
 
 @dataclass(frozen=True)
 class NguSettings:
@@ -45,8 +48,8 @@ class NguSettings:
 class EpisodicMemory(NamedTuple):
     """What each world remembers of its episode."""
 
-    embedding: Float[Array, "capacity worlds D"]
-    """The newest last."""
+    embedding: Float[Array, "D worlds capacity"]
+    """The newest last. Entries side by side, which is how distances to all of them are taken fast."""
     length: Int[Array, " worlds"]
     """How many of them, counted from the newest, belong to the current episode."""
     distance_sum: Float[Array, " worlds"]
@@ -148,7 +151,7 @@ def empty_memory(capacity: int, num_worlds: int, size: int) -> EpisodicMemory:
     """Before the first episode."""
     nothing = jnp.zeros(num_worlds)
     return EpisodicMemory(
-        jnp.zeros((capacity, num_worlds, size)), jnp.zeros(num_worlds, jnp.int32), nothing, nothing
+        jnp.zeros((size, num_worlds, capacity)), jnp.zeros(num_worlds, jnp.int32), nothing, nothing
     )
 
 
@@ -164,50 +167,62 @@ def recall(
     Only the running average has to be followed step by step. Which states a step can remember is known beforehand, so
     all distances are taken at once.
     """
-    capacity = memory.embedding.shape[0]
-    stream = jnp.concatenate([memory.embedding, embedding_t])
+    capacity = memory.embedding.shape[-1]
+    stream = jnp.concatenate([memory.embedding, embedding_t.transpose(2, 1, 0)], axis=-1)
     remembered = remembered_at(is_first, memory.length, capacity)
     squared, is_there = nearest(embedding_tp1, stream, remembered, settings.num_neighbours)
     sums, counts = running_sums(memory, squared, is_there, settings.distance_decay)
     mean_distance = sums / jnp.maximum(counts, jnp.finfo(counts.dtype).tiny)
     recollection = pay(squared, is_there, mean_distance, settings)
     # Of the last step's entries those that are still remembered; they end with what it acted from.
-    length = jnp.sum(remembered[-1], axis=-1, dtype=memory.length.dtype)
-    return recollection, EpisodicMemory(stream[-capacity:], length, sums[-1], counts[-1])
+    length = jnp.sum(remembered[:, -1], axis=-1, dtype=memory.length.dtype)
+    return recollection, EpisodicMemory(stream[..., -capacity:], length, sums[-1], counts[-1])
 
 
 def remembered_at(
     is_first: Bool[Array, "time worlds"], length: Int[Array, " worlds"], capacity: int
-) -> Bool[Array, "time worlds entries"]:
+) -> Bool[Array, "worlds time entries"]:
     """Which entries of the memory, followed by the rollout's own states, each step can remember.
 
     Those of its own episode, up to the state it acted from, and no more than there is room for.
     """
     num_steps = is_first.shape[0]
-    time = jnp.arange(num_steps)[:, None]
-    start = jax.lax.cummax(jnp.where(is_first, time, -length[None]), axis=0)
-    entry = jnp.arange(-capacity, num_steps)[None, None]
-    now = time[..., None]
+    time = jnp.arange(num_steps)
+    start = jax.lax.cummax(jnp.where(is_first, time[:, None], -length[None]), axis=0).T
+    entry, now = jnp.arange(-capacity, num_steps)[None, None], time[None, :, None]
     return (entry >= start[..., None]) & (entry <= now) & (entry > now - capacity)
 
 
 def nearest(
     embedding_tp1: Float[Array, "time worlds D"],
-    stream: Float[Array, "entries worlds D"],
-    remembered: Bool[Array, "time worlds entries"],
+    stream: Float[Array, "D worlds entries"],
+    remembered: Bool[Array, "worlds time entries"],
     num_neighbours: int,
 ) -> tuple[Float[Array, "time worlds k"], Bool[Array, "time worlds k"]]:
-    """Squared distances to the nearest states remembered, and whether there are so many; 0 where there are not.
-
-    By subtraction: a product of matrices would be faster, and wrong about neighbours, which are close by nature.
-    """
-    by_world = embedding_tp1.swapaxes(0, 1)[:, :, None] - stream.swapaxes(0, 1)[:, None]
-    squared = jnp.sum(by_world**2, axis=-1).swapaxes(0, 1)
+    """Squared distances to the nearest states remembered, and whether there are so many; 0 where there are not."""
+    squared = squared_distances(embedding_tp1.transpose(2, 1, 0), stream)
     # What is not finite is nobody's neighbour, or the running average would never recover.
     squared = jnp.where(remembered & jnp.isfinite(squared), squared, jnp.inf)
-    squared = -jax.lax.top_k(-squared, min(num_neighbours, stream.shape[0]))[0]
+    squared = -jax.lax.top_k(-squared, min(num_neighbours, squared.shape[-1]))[0].swapaxes(0, 1)
     is_there = jnp.isfinite(squared)
     return jnp.where(is_there, squared, 0.0), is_there
+
+
+def squared_distances(
+    points: Float[Array, "D worlds points"], entries: Float[Array, "D worlds entries"]
+) -> Float[Array, "worlds points entries"]:
+    """Of all points to all entries of the same world, by subtraction, one dimension after the other.
+
+    A product of matrices is no faster than this, and wrong about neighbours, which are close by nature.
+    """
+
+    def add(total: Array, coordinates: tuple[Array, Array]) -> tuple[Array, None]:
+        point, entry = coordinates
+        return total + (point[:, :, None] - entry[:, None, :]) ** 2, None
+
+    shape = (points.shape[1], points.shape[2], entries.shape[2])
+    unroll = min(DIMENSIONS_AT_ONCE, points.shape[0])
+    return jax.lax.scan(add, jnp.zeros(shape, points.dtype), (points, entries), unroll=unroll)[0]
 
 
 def running_sums(

@@ -1,12 +1,14 @@
-"""Training from Python, in one call."""
+"""The verbs from Python, a call each; `load` is in `policy`."""
 
 from pathlib import Path
 from typing import Any
 
+from gemax.runs import session
 from gemax.runs.directory import free_path
+from gemax.runs.report import evaluate_run
 from gemax.runs.seeds import run_name
-from gemax.runs.session import Run, Watch, start_run
-from gemax.training.assemble import Own, OwnSimilarity, assemble
+from gemax.runs.session import Run, Watch
+from gemax.training.assemble import Own, OwnReward, OwnSimilarity, assemble
 from gemax.training.presets import configure
 
 
@@ -18,6 +20,7 @@ def train(
     out: str | Path | None = None,
     watch: Watch | None = None,
     similarity: str | OwnSimilarity = "learned",
+    reward: OwnReward | None = None,
     **settings: Any,
 ) -> Run:
     """Trains an agent to explore a world, as `gemax train` does, and gives the run.
@@ -30,10 +33,61 @@ def train(
         watch: Is shown the metrics of every compiled call.
         similarity: `learned`, `exponential` or `indicator`; or a function of your own, which takes two batches of
             centred observations, flattened to [N, D] and [M, D], and gives their similarities [N, M], from 0 to 1.
+        reward: An intrinsic reward of your own instead of a method: an `IntrinsicReward`, or a function of the world
+            and the configuration that gives one.
         settings: Fields of `gemax.training.config.Config`; a wrong name is refused.
     """
-    own = Own(similarity) if callable(similarity) else None
+    if reward is not None:
+        method = _own_method(method)
+    own = Own(similarity if callable(similarity) else None, reward)
     settings["similarity"] = "own" if callable(similarity) else similarity
     config = configure(world, method=method, seed=seed, **settings)
     path = free_path(Path("runs"), run_name(config)) if out is None else Path(out)
-    return start_run(assemble(config, own=own), path, watch=watch)
+    return session.start_run(assemble(config, own=own), path, watch=watch)
+
+
+def resume(
+    run: str | Path,
+    *,
+    updates: int | None = None,
+    watch: Watch | None = None,
+    similarity: OwnSimilarity | None = None,
+    reward: OwnReward | None = None,
+) -> Run:
+    """Goes on with a run from its newest good checkpoint, bit for bit, as `gemax resume` does.
+
+    Args:
+        run: The run directory.
+        updates: Train to this many updates instead, more than it has so far.
+        watch: Is shown the metrics of every compiled call.
+        similarity: The same function again, where the run has one of your own.
+        reward: The same intrinsic reward again, where the run has one of your own.
+    """
+    return session.resume(Path(run), updates=updates, own=Own(similarity, reward), watch=watch)
+
+
+def evaluate(
+    run: str | Path,
+    *,
+    episodes: int = 1000,
+    seed: int = 0,
+    similarity: OwnSimilarity | None = None,
+    reward: OwnReward | None = None,
+) -> dict[str, Any]:
+    """What the frozen policy of a run does, as `gemax evaluate` has it: what is written to `evaluation.json`.
+
+    Args:
+        run: The run directory.
+        episodes: How many episodes are played with drawn actions, and how many with the likeliest.
+        seed: Which starts, rewards and actions are drawn.
+        similarity: The same function again, where the run has one of your own.
+        reward: The same intrinsic reward again, where the run has one of your own.
+    """
+    return evaluate_run(Path(run), episodes, seed, tell=print, own=Own(similarity, reward))
+
+
+def _own_method(method: str) -> str:
+    # The default stands for "nothing was said".
+    if method not in ("gem", "own"):
+        raise ValueError(f"reward takes the place of a method: give one of the two; got method {method!r}.")
+    return "own"

@@ -11,7 +11,7 @@ from jaxtyping import Shaped
 from gemax.agent.acting import act
 from gemax.networks import Inputs
 from gemax.runs.report import load_run
-from gemax.training.assemble import Own, OwnSimilarity
+from gemax.training.assemble import Own, OwnReward, OwnSimilarity
 from gemax.training.centring import centre
 from gemax.training.collect import a_pixel_a_square
 from gemax.training.learn import Trainer
@@ -64,9 +64,14 @@ class Policy:
         return act(network, parameters, network.tables(parameters), terms, inputs, memory, key, greedy=greedy)
 
 
-def load(run: str | Path, seed: int = 0, similarity: OwnSimilarity | None = None) -> Policy:
-    """The policy of a run, from its newest good checkpoint. A similarity of one's own has to be given again."""
-    trainer, states, messages = load_run(Path(run), Own(similarity))
+def load(
+    run: str | Path,
+    seed: int = 0,
+    similarity: OwnSimilarity | None = None,
+    reward: OwnReward | None = None,
+) -> Policy:
+    """The policy of a run, from its newest good checkpoint. What was one's own in it has to be given again."""
+    trainer, states, messages = load_run(Path(run), Own(similarity, reward))
     for message in messages:
         warnings.warn(message, stacklevel=2)
     if len(states) > 1:

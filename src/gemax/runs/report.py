@@ -51,11 +51,12 @@ def evaluate_run(
     seed: int,
     tell: Callable[[str], None],
     kinds: Mapping[str, bool] = KINDS,
+    own: Own | None = None,
 ) -> dict[str, Any]:
     """Plays with the policy of a run, or of each of its seeds, and writes `evaluation.json` into it."""
     if num_episodes < 2:
         raise ValueError(f"episodes must be at least 2, for an interval; got {num_episodes}.")
-    trainer, states, messages = load_run(path)
+    trainer, states, messages = load_run(path, own)
     for message in messages:
         tell(message)
     finite = trainer.world.finite

@@ -1,6 +1,7 @@
 """From a configuration to the functions of a run."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import optax
@@ -26,11 +27,17 @@ SMALLEST_FOR_CONVOLUTIONS = 5
 """Squares each way of the smallest image that the three convolutions leave anything of."""
 
 
+OwnReward: TypeAlias = IntrinsicReward | Callable[[World, Config], IntrinsicReward]
+"""An intrinsic reward, or a function that makes one for a world, where it depends on that."""
+
+
 class Own(NamedTuple):
     """What a user brings along from Python, and no file can hold."""
 
     similarity: OwnSimilarity | None = None
     """k(x, x') between centred observations, flattened: [N, D] and [M, D] give [N, M], from 0 to 1."""
+    reward: OwnReward | None = None
+    """Where the intrinsic reward comes from."""
 
 
 def assemble(config: Config, world: World | None = None, own: Own | None = None) -> Trainer:
@@ -101,6 +108,9 @@ def _pixels_per_square(world: World) -> int | None:
 
 
 def _reward(config: Config, world: World, own: Own) -> IntrinsicReward:
+    _check_own(config, own)
+    if own.reward is not None:
+        return own.reward if isinstance(own.reward, IntrinsicReward) else own.reward(world, config)
     optimiser = _optimiser(config, config.reward_learning_rate)
     pixels, hidden = _pixels_per_square(world), world.time_feature if config.hide_time else None
     if config.method == "none":
@@ -123,12 +133,21 @@ def _reward(config: Config, world: World, own: Own) -> IntrinsicReward:
     return ngu_rnd(episodic, distillation(distilled, optimiser, RndSettings(), hidden))
 
 
-def _gem_settings(config: Config, own: Own) -> GemSettings:
+def _check_own(config: Config, own: Own) -> None:
+    """What is called own has to be given, and nothing else may be."""
+    if (config.method == "own") != (own.reward is not None):
+        raise ValueError(
+            "method own goes with an intrinsic reward, which only Python can pass: gemax.train(..., reward=module), "
+            f"and again to gemax.resume, evaluate and load; got {config.method!r} and {own.reward}."
+        )
     if (config.similarity == "own") != (own.similarity is not None):
         raise ValueError(
-            "similarity own goes with a function, which only Python can pass: "
-            f"gemax.train(..., similarity=function); got {config.similarity!r} and {own.similarity}."
+            "similarity own goes with a function, which only Python can pass: gemax.train(..., similarity=function), "
+            f"and again to gemax.resume, evaluate and load; got {config.similarity!r} and {own.similarity}."
         )
+
+
+def _gem_settings(config: Config, own: Own) -> GemSettings:
     return GemSettings(
         similarity=own.similarity or config.similarity,
         similarity_scale=config.similarity_scale,

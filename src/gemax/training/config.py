@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gemax.core.checks import check_alpha, check_fraction, check_not_negative, check_positive
 
-Method = Literal["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none"]
+Method = Literal["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none", "own"]
 Preset = Literal["laptop", "paper"]
 
 
@@ -17,7 +17,7 @@ class Config:
     world: str = "two-rooms"
     """What to explore."""
     method: Method = "gem"
-    """Where the intrinsic reward comes from."""
+    """Where the intrinsic reward comes from; own is a module from Python."""
     preset: Preset = "laptop"
     """Where the other values come from: `laptop` learns in a minute on two cores, `paper` has the paper's tables."""
     seed: int = 0
@@ -156,7 +156,7 @@ NOT_NEGATIVE = (
 FRACTIONS = ("discount", "trace_decay", "adam_beta1", "adam_beta2", "visit_decay")
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "method": ("gem", "rnd", "ngu", "ngu-rnd", "oracle", "none"),
+    "method": ("gem", "rnd", "ngu", "ngu-rnd", "oracle", "none", "own"),
     "preset": ("laptop", "paper"),
     "observation": ("squares", "pixels"),
     "returns": ("averaged", "vtrace"),
