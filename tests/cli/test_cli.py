@@ -52,7 +52,7 @@ def test_an_unknown_figure_is_refused_with_the_ones_there_are():
 def test_a_folder_that_cannot_be_written_is_one_line_and_no_traceback(tmp_path, capsys, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    assert main(["reproduce", "fig1", "--smoke", "--out", str(blocked / "below")]) == 2
+    assert main(["reproduce", "fig9", "--smoke", "--out", str(blocked / "below")]) == 2
     error = capsys.readouterr().err
     assert error.startswith("gemax: ")
     assert str(blocked) in error
@@ -63,4 +63,4 @@ def test_debug_shows_where_it_came_from(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with pytest.raises(OSError, match="file"):
-        main(["reproduce", "fig1", "--smoke", "--debug", "--out", str(blocked / "below")])
+        main(["reproduce", "fig9", "--smoke", "--debug", "--out", str(blocked / "below")])
