@@ -90,16 +90,18 @@ def measure(world: str, preset: Any, changes: dict[str, Any]) -> dict[str, float
     }
 
 
-def in_turn(calls: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, float]:
+def in_turn(
+    calls: dict[str, Callable[[], Any]], rounds: int = ROUNDS, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Median seconds of each, round after round, so that a busy moment hits all alike."""
     for call in calls.values():
         jax.block_until_ready(call())
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            started = time.perf_counter()
+            started = clock()
             jax.block_until_ready(call())
-            seconds[name].append(time.perf_counter() - started)
+            seconds[name].append(clock() - started)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
