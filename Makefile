@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs test-slow clean
+.PHONY: train test check lint types imports docs test-slow test-peers clean
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
@@ -14,6 +14,10 @@ test: check
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow --numprocesses=0 --timeout=3600
+
+# Other people's libraries that bring many more along live in an environment of their own.
+test-peers: .venv-peers/.installed
+	.venv-peers/bin/python -m pytest tests/peers -m peers --numprocesses=0
 
 check: lint types imports docs
 
@@ -65,4 +69,10 @@ bench-learning: $(VENV)/.installed
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable .
+	touch $@
+
+.venv-peers/.installed: tests/peers/requirements.txt constraints.txt pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--requirement tests/peers/requirements.txt --editable .
 	touch $@
