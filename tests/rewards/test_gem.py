@@ -16,10 +16,10 @@ NETWORK = torso_and_heads(16, 8, (SIZE, 1))
 SETTINGS = GemSettings(scale=0.5, shift=0.1)
 
 
-def rollout_of(seed=0, table=True):
+def rollout_of(seed=0, table=True, num_rows=ROWS):
     keys = jax.random.split(jax.random.key(seed), 4)
-    rows = jax.random.normal(keys[0], (ROWS, 3))
-    seen, arrived = (jax.random.randint(key, (TIME, WORLDS), 0, ROWS) for key in keys[1:3])
+    rows = jax.random.normal(keys[0], (num_rows, 3))
+    seen, arrived = (jax.random.randint(key, (TIME, WORLDS), 0, num_rows) for key in keys[1:3])
     nothing = jnp.zeros((TIME, WORLDS))
 
     def observations(row):
@@ -71,9 +71,10 @@ def reference(parameters, rollout, settings):
     return reward, loss
 
 
-@pytest.mark.parametrize("table", [True, False])
-def test_reward_and_loss_are_those_of_the_algorithm(table, key):
-    rollout = rollout_of(table=table)
+@pytest.mark.parametrize(("table", "num_rows"), [(True, ROWS), (True, 10 * ROWS), (False, ROWS)])
+def test_reward_and_loss_are_those_of_the_algorithm(table, num_rows, key):
+    """A table may have fewer pairs of rows than there are pairs of steps, or more."""
+    rollout = rollout_of(table=table, num_rows=num_rows)
     method = build(dataclasses.replace(SETTINGS, normalise=False))
     state = method.init(key, rollout.arrived.rows, WORLDS)
     reward, _, metrics = method.step(state, rollout, key)

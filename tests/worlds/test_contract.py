@@ -158,3 +158,12 @@ def test_places_of_continuous_worlds_are_bins_of_a_plane():
         state = state._replace(theta=jnp.asarray(theta), theta_dot=jnp.asarray(theta_dot))
         assert int(world.places.index_of(state)) == place
     assert world.places.number == 900
+
+
+def test_no_episode_is_shorter_than_the_world_says(world, rollout):
+    """Holding one action is the fastest way out of a track; the ways through maps are counted exactly."""
+    num_steps = 2 * world.horizon + 7
+    for action in range(world.num_actions):
+        *_, (transitions, _, _) = rollout(jax.random.key(action), jnp.full(num_steps, action))
+        ends = np.flatnonzero(np.asarray(transitions.is_first))
+        assert np.diff(ends, prepend=-1).min() >= world.shortest_episode > 1

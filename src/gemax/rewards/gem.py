@@ -27,6 +27,7 @@ from gemax.core.objective import embedding_penalty, g_power, gem_objective, gem_
 from gemax.core.similarity import distances, exponential_similarity
 from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.both_ends import embeddings_before
 from gemax.types import Metrics, Observations, Rollout, Tree, Weight, spread
 
 Similarity: TypeAlias = Literal["learned", "exponential", "indicator", "own"]
@@ -84,10 +85,12 @@ def gem(
     optimiser: optax.GradientTransformation,
     settings: GemSettings,
     hidden_feature: int | None = None,
+    shortest_episode: int = 1,
 ) -> IntrinsicReward:
     """GEM with f and g on a network of `embedding_size + 1` outputs.
 
-    The `hidden_feature` of an observation vector is kept from f and g: time in an observation is free entropy.
+    The `hidden_feature` of an observation vector is kept from f and g: time in an observation is free entropy. Where
+    episodes are known to have at least `shortest_episode` actions, less has to be embedded.
     """
 
     def prepare(rows: Float[Array, "rows *shape"]) -> Float[Array, "rows *shape"]:
@@ -120,9 +123,18 @@ def gem(
         )
         total, metrics = -objective, {"gem_objective": objective}
         if settings.similarity == "learned":
-            embedding = spread(rollout.arrived, views.embedding, rollout.action.shape[1])
-            penalty = embedding_penalty(embedding.reshape(-1, embedding_size))
-            adjacency = adjacency_of(parameters, view, views, rollout, settings)
+            after = spread(rollout.arrived, views.embedding, rollout.action.shape[1])
+            before = embeddings_before(
+                lambda rows: view(parameters, rows).embedding, views.embedding, rollout, shortest_episode
+            )
+            penalty = embedding_penalty(after.reshape(-1, embedding_size))
+            # Over every step of the rollout: never across a reset, terminal states included.
+            adjacency = adjacency_regulariser(
+                before.reshape(-1, embedding_size),
+                after.reshape(-1, embedding_size),
+                huber_offset=settings.huber_offset,
+                huber_exponent=settings.huber_exponent,
+            )
             total += settings.regularisation * penalty + settings.adjacency_scale * adjacency
             metrics |= {"adjacency": adjacency, "embedding_norm": jnp.sqrt(penalty)}
         reward = reward_of(halves, rollout, settings)
@@ -172,9 +184,13 @@ def contrast_halves(
     """Each half of the worlds, with all or some of the other half's states as negatives."""
     if settings.num_negatives:
         return _contrast_with_drawn(views, arrived.row, num_worlds, settings, key)
-    if arrived.row is not None:
+    if arrived.row is None:
+        return _contrast_of_steps(views, num_worlds, settings)
+    if 4 * views.log_g.size**2 <= arrived.row.size**2:
         return _contrast_of_table(views, arrived.row, settings)
-    return _contrast_of_steps(views, num_worlds, settings)
+    # Two halves of the steps have fewer pairs than a large table has.
+    row = arrived.row.reshape(-1)
+    return _contrast_of_steps(Views(views.embedding[row], views.log_g[row]), num_worlds, settings)
 
 
 def reward_of(
@@ -192,24 +208,6 @@ def reward_of(
 def in_first_half(num_worlds: int) -> Bool[Array, " worlds"]:
     """Halves by the index of the world: x and x' come from different ones."""
     return jnp.arange(num_worlds) < num_worlds // 2
-
-
-def adjacency_of(
-    parameters: Parameters, view: Callable[..., Views], views: Views, rollout: Rollout, settings: GemSettings
-) -> Float[Array, ""]:
-    """The adjacency regulariser over every step of the rollout: never across a reset, terminal states included."""
-    num_worlds = rollout.action.shape[1]
-    # A table's rows are the same before and after a step; other observations have to be embedded on both sides.
-    before = views if rollout.seen.row is not None else view(parameters, rollout.seen.rows)
-    embedding_t = spread(rollout.seen, before.embedding, num_worlds)
-    embedding_tp1 = spread(rollout.arrived, views.embedding, num_worlds)
-    size = embedding_t.shape[-1]
-    return adjacency_regulariser(
-        embedding_t.reshape(-1, size),
-        embedding_tp1.reshape(-1, size),
-        huber_offset=settings.huber_offset,
-        huber_exponent=settings.huber_exponent,
-    )
 
 
 def diagnosis(halves: tuple[Half, Half]) -> Metrics:

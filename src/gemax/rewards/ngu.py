@@ -7,6 +7,7 @@ they were remembered, however f moves on.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gemax.core.checks import check_fraction, check_not_negative, check_positive
 from gemax.networks import Network, Parameters, mlp
 from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.both_ends import embeddings_before
 from gemax.types import Rollout, Tree, spread
 
 DIMENSIONS_AT_ONCE = 32
@@ -84,8 +86,9 @@ def ngu(
     optimiser: optax.GradientTransformation,
     settings: NguSettings,
     hidden_feature: int | None = None,
+    shortest_episode: int = 1,
 ) -> IntrinsicReward:
-    """NGU's episodic reward with this network as f, in episodes of at most `horizon` actions.
+    """NGU's episodic reward with this network as f, in episodes of `shortest_episode` to `horizon` actions.
 
     The memory holds as many states as there are actions; in longer episodes it forgets the oldest. The
     `hidden_feature` of an observation vector is kept from f.
@@ -108,10 +111,9 @@ def ngu(
 
     def embed_steps(parameters: Parameters, rollout: Rollout):
         """f(x_t) and f(x_t+1) of every step, [time, worlds, D]; each row of a table is embedded once."""
-        num_worlds = rollout.action.shape[1]
         arrived = embed_rows(parameters, rollout.arrived.rows)
-        seen = arrived if rollout.seen.row is not None else embed_rows(parameters, rollout.seen.rows)
-        return spread(rollout.seen, seen, num_worlds), spread(rollout.arrived, arrived, num_worlds)
+        before = embeddings_before(partial(embed_rows, parameters), arrived, rollout, shortest_episode)
+        return before, spread(rollout.arrived, arrived, rollout.action.shape[1])
 
     def loss(parameters: Parameters, rollout: Rollout):
         """-ln h(a | f(x_t), f(x_t+1)) on average. A step never crosses a reset: what it led to may be terminal."""

@@ -117,7 +117,8 @@ def _reward(config: Config, world: World, own: Own) -> IntrinsicReward:
         return no_reward()
     if config.method == "gem":
         f_and_g = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size, 1), pixels)
-        return gem(f_and_g, config.embedding_size, optimiser, _gem_settings(config, own), hidden)
+        settings = _gem_settings(config, own)
+        return gem(f_and_g, config.embedding_size, optimiser, settings, hidden, world.shortest_episode)
     if config.method == "oracle":
         settings = OracleSettings(scale=config.intrinsic_scale, shift=config.intrinsic_shift)
         return oracle(world.places.number, settings)
@@ -126,7 +127,13 @@ def _reward(config: Config, world: World, own: Own) -> IntrinsicReward:
         return rnd(distilled, optimiser, RndSettings(scale=config.intrinsic_scale), hidden)
     embedding = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size,), pixels)
     episodic = ngu(
-        embedding, world.num_actions, world.horizon, optimiser, NguSettings(config.intrinsic_scale), hidden
+        embedding,
+        world.num_actions,
+        world.horizon,
+        optimiser,
+        NguSettings(config.intrinsic_scale),
+        hidden,
+        world.shortest_episode,
     )
     if config.method == "ngu":
         return episodic

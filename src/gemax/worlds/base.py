@@ -97,6 +97,8 @@ class World(NamedTuple):
     finite: FiniteFacts | None = None
     time_feature: int | None = None
     """The entry of the observation vector that holds the time, where there is one."""
+    shortest_episode: int = 1
+    """No episode is over after fewer actions than this."""
 
 
 class Transition(NamedTuple):

@@ -167,7 +167,13 @@ def cartpole_swingup(
             (2 * np.pi, BINNED_THETA_DOT),
         ),
         time_feature=TIME_FEATURE,
+        shortest_episode=_fewest_steps_to(x_threshold),
     )
+
+
+def _fewest_steps_to(x_threshold: float) -> int:
+    # In time t the force moves the centre of mass by at most ½ F/M t². Half of that leaves room for Euler's errors.
+    return int(0.5 * np.sqrt(2 * x_threshold * TOTAL_MASS / FORCE) / TIMESCALE)
 
 
 def _largest_observation(x_threshold: float) -> Float[np.ndarray, " 8"]:

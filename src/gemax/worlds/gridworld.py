@@ -126,6 +126,7 @@ def gridworld(
         solved_return=0.95,
         places=Places(facts.square_index, len(facts.square_positions)),
         finite=facts,
+        shortest_episode=min(horizon, int(steps_to_reward(facts.model).min())),
     )
 
 

@@ -4,6 +4,7 @@ The physics, the start and the pay are those of bsuite's `MountainCar` (Moore, 1
 a time-out looks like reaching the goal, here the goal terminates an episode and the clock truncates it.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -70,6 +71,7 @@ def mountain_car() -> World:
             (RIGHT_END, LARGEST_SPEED),
         ),
         time_feature=TIME_FEATURE,
+        shortest_episode=math.ceil((GOAL - START_HIGH) / LARGEST_SPEED),
     )
 
 
