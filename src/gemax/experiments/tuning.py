@@ -2,8 +2,8 @@
 
 The other settings of the agent are the same for all methods. Each method gets the same five multiples of the scale
 that `tab:envhyper` has for it (GEM: of s and m together), with one seed. The multiple with the largest area under the
-curve of the return is taken into the `laptop` preset. GEM keeps the values that it had, which lie between the two best
-multiples: its rivals are given the better of it.
+curve of the return is taken into the `laptop` preset. In the first three worlds GEM keeps the values that it had, which
+lie between the two best multiples: its rivals are given the better of it.
 """
 
 import dataclasses
