@@ -50,7 +50,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks; gymnax and MiniGrid live in an environment of their own.
-.PHONY: bench-worlds bench-random bench-training bench-methods bench-learning
+.PHONY: bench-worlds bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper
 bench-worlds: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/worlds.py
 
@@ -60,11 +60,20 @@ bench-random: $(VENV)/.installed
 bench-training: $(VENV)/.installed
 	$(BIN)/python benchmarks/training.py
 
+bench-host: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/host.py
+
 bench-methods: $(VENV)/.installed
 	$(BIN)/python benchmarks/methods.py
 
 bench-learning: $(VENV)/.installed
 	$(BIN)/python benchmarks/learning.py
+
+bench-sb3: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/sb3_two_rooms.py
+
+bench-wrapper: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/wrapper.py
 
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench

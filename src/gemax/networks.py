@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from gemax.core.encoding import soft_one_hot
 from gemax.patches import Images, Layer, convolve, images_of, linear, magnify, reduce_kernel, size_of
@@ -44,8 +44,9 @@ class Memory(NamedTuple):
 class Inputs(NamedTuple):
     """What the agent sees beside the observation. Leading axes are any batch."""
 
-    previous_action: Int[Array, "*batch"]
-    """The number of actions stands for none, at the start of an episode."""
+    previous_action: Int[Array, "*batch"] | Shaped[Array, "*batch parts"]
+    """A row of `Tables.action`, of which the last stands for none, at the start of an episode. Or several rows; or
+    continuous numbers, none of them at the start: zero."""
     previous_reward: Float[Array, "*batch"]
     time: Int[Array, "*batch"]
     """Actions taken in this episode so far."""
@@ -72,7 +73,7 @@ class AgentNetwork(NamedTuple):
     heads: Callable[
         [Parameters, Float[Array, "*batch H"]], tuple[Float[Array, "*batch A"], Float[Array, "*batch"]]
     ]
-    """Logits of the policy, and the value."""
+    """Outputs of the policy, such as logits, and the value."""
     initial_memory: Callable[[int], Memory]
 
 
@@ -109,10 +110,15 @@ def agent_network(
     head_size: int,
     time_buckets: int,
     pixels_per_square: int | None = None,
+    num_outputs: int | None = None,
 ) -> AgentNetwork:
-    """π and V of `tab:commonhyper`: torso, LSTM, and a head each. For `pixels_per_square` see `torso_and_heads`."""
+    """π and V of `tab:commonhyper`: torso, LSTM, and a head each. For `pixels_per_square` see `torso_and_heads`.
+
+    The policy has as many outputs as there are actions, unless `num_outputs` says otherwise.
+    """
     body = torso(torso_size, pixels_per_square)
-    policy_head, value_head = _network(_Head(head_size, num_actions)), _network(_Head(head_size, 1))
+    policy_head = _network(_Head(head_size, num_actions if num_outputs is None else num_outputs))
+    value_head = _network(_Head(head_size, 1))
     recurrent = nn.initializers.orthogonal()
     num_inputs = torso_size + num_actions + 1 + time_buckets
 
@@ -166,7 +172,15 @@ def lstm_inputs(
 ) -> Float[Array, "*batch gates"]:
     """What enters the LSTM: the sum of the four terms."""
     reward = inputs.previous_reward[..., None] * tables.reward.reshape((1,) * inputs.time.ndim + (-1,))
-    return row_terms + tables.action[inputs.previous_action] + tables.time[inputs.time] + reward
+    return row_terms + _action_term(tables, inputs) + tables.time[inputs.time] + reward
+
+
+def _action_term(tables: Tables, inputs: Inputs) -> Float[Array, "*batch gates"]:
+    previous = inputs.previous_action
+    if jnp.issubdtype(previous.dtype, jnp.floating):
+        return previous @ tables.action[:-1]
+    rows = tables.action[previous]
+    return rows if previous.ndim == inputs.time.ndim else rows.sum(axis=-2)
 
 
 class _Torso(nn.Module):

@@ -167,7 +167,11 @@ def _check_programs(reward: IntrinsicReward, state: Tree, rollout: Rollout, key:
             f"`{name}` pays every step of every world",
             f"expected floats of shape {rollout.action.shape}, got {result.dtype} of {result.shape}",
         )
-    _check_same_structure(state, following)
+    _check_same_structure(state, following, "step")
+    if reward.remember is not None:
+        everywhere = jnp.ones(rollout.action.shape[1], bool)
+        remembered = _program_of("remember", reward.remember, state, rollout, everywhere)
+        _check_same_structure(state, remembered, "remember")
     for name, value in metrics.items():
         _promise(
             value.shape == () and jnp.issubdtype(value.dtype, jnp.floating),
@@ -205,8 +209,8 @@ def _trace(function: Callable[..., Any], *arguments: Any) -> tuple[str, list[np.
     return text, [_numbers(constant) for constant in traced.consts], shapes
 
 
-def _check_same_structure(state: Tree, following: Tree) -> None:
-    promise = "`step` keeps the shapes and dtypes of the state, so that it can be scanned"
+def _check_same_structure(state: Tree, following: Tree, function: str) -> None:
+    promise = f"`{function}` keeps the shapes and dtypes of the state, so that it can be scanned"
     before, after = jax.tree.structure(state), jax.tree.structure(following)
     _promise(before == after, promise, f"the tree was {before} and became {after}")
     leaves = jax.tree_util.tree_leaves_with_path(state)

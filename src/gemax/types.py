@@ -15,6 +15,48 @@ Tree: TypeAlias = Any
 """Arrays in nested records."""
 
 
+class FiniteActions(NamedTuple):
+    """Actions that can be counted."""
+
+    sizes: tuple[int, ...]
+    """How many choices each part of an action has."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether an action is one number, and not one for each part."""
+        return len(self.sizes) == 1
+
+    @property
+    def num_inputs(self) -> int:
+        """Of the network, for the action before."""
+        return sum(self.sizes)
+
+    @property
+    def num_outputs(self) -> int:
+        """Of the policy: a logit a choice."""
+        return sum(self.sizes)
+
+
+class ContinuousActions(NamedTuple):
+    """Actions of several numbers from -1 to 1."""
+
+    size: int
+
+    @property
+    def num_inputs(self) -> int:
+        """Of the network, for the action before."""
+        return self.size
+
+    @property
+    def num_outputs(self) -> int:
+        """Of the policy: a mean and a deviation a number."""
+        return 2 * self.size
+
+
+ActionSpec: TypeAlias = FiniteActions | ContinuousActions
+"""What an agent can do."""
+
+
 class Timestep(NamedTuple):
     """What a world tells after a reset or an action."""
 
@@ -48,7 +90,8 @@ class Rollout(NamedTuple):
     """What each action was chosen from."""
     arrived: Observations
     """What each action led to: terminal observations, not those of the next start."""
-    action: Int[Array, "time worlds"]
+    action: Shaped[Array, "time worlds *parts"]
+    """A number each; in other people's environments also several, or continuous ones. See `ActionSpec`."""
     log_probability: Float[Array, "time worlds"]
     """ln π(a) when the action was taken."""
     reward: Float[Array, "time worlds"]

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gemax.agent.acting import act, unroll
+from gemax.agent.acting import act, unroll, unroll_memory, values_after
 from gemax.core.encoding import soft_one_hot
 from gemax.networks import Inputs, Memory, agent_network, lstm_inputs
 from gemax.types import Observations
@@ -95,3 +95,25 @@ def test_acting_says_what_unrolling_says(key):
         np.testing.assert_allclose(acted.log_probability, expected, atol=1e-5)
         memory = acted.memory
     assert lstm_inputs(tables, terms, now).shape == (WORLDS, 20)
+
+
+def test_values_after_steps_are_those_that_the_next_steps_see(key):
+    parameters = NETWORK.init(key, jnp.zeros((1, 3)))
+    observations = jax.random.normal(key, (4, 2, 3))
+    inputs = Inputs(
+        jax.random.randint(key, (4, 2), 0, ACTIONS),
+        jax.random.normal(key, (4, 2)),
+        jnp.arange(8).reshape(4, 2),
+    )
+    memory = NETWORK.initial_memory(2)
+
+    def seen(rows):
+        return Observations(rows.reshape(-1, 3), None)
+
+    goes_on = jnp.zeros((4, 2), bool)
+    memories = unroll_memory(NETWORK, parameters, seen(observations), inputs, goes_on, memory)
+    _, values = unroll(NETWORK, parameters, seen(observations), inputs, goes_on, memory)
+    later = Inputs(*(leaf[1:] for leaf in inputs))
+    until = Memory(*(leaf[:-1] for leaf in memories))
+    after = values_after(NETWORK, parameters, seen(observations[1:]), later, until)
+    np.testing.assert_allclose(after, values[1:], rtol=1e-5, atol=1e-6)

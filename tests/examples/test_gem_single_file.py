@@ -135,8 +135,8 @@ def keep_gradients():
     )
 
 
-def assert_close(actual, expected):
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), actual, expected)
+def assert_close(actual, expected, atol=1e-6):
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=atol), actual, expected)
 
 
 def test_settings_are_those_of_the_laptop_preset():
@@ -214,7 +214,8 @@ def test_f_and_g_have_the_losses_rewards_and_gradients_of_the_library(
         expected, learned, metrics = learn(library_state, rollout_of(trainer.eyes.table, steps))
         assert_close(numbers, [metrics[name] for name in ("gem_loss", "adjacency", "raw_reward")])
         assert_close(paid, expected)
-        assert_close(gem_of_library(gradient), learned.optimiser)
+        # Sums over all pairs, in another order: entries near zero carry the rounding of terms of the order of ten.
+        assert_close(gem_of_library(gradient), learned.optimiser, atol=1e-5)
         library_state = library_state._replace(normaliser=learned.normaliser)
 
 

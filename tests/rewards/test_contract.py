@@ -8,6 +8,7 @@ from gemax.networks import mlp, torso_and_heads
 from gemax.rewards.base import no_reward
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.gem import GemSettings, gem
+from gemax.rewards.gem_recent import gem_recent
 from gemax.rewards.ngu import NguSettings, ngu
 from gemax.rewards.oracle import OracleSettings, oracle
 from gemax.rewards.rnd import RndSettings, distillation, rnd
@@ -18,6 +19,7 @@ OPTIMISER = optax.apply_if_finite(optax.adam(1e-3), max_consecutive_errors=1000)
 NGU = ngu(mlp((8, 4)), ACTIONS, 5, OPTIMISER, NguSettings(hidden_size=8))
 MEMBERS = {
     "gem": gem(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings()),
+    "gem-recent": gem_recent(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings(), capacity=16),
     "none": no_reward(),
     "oracle": oracle(ROWS, OracleSettings()),
     "rnd": rnd(mlp((8, 4)), OPTIMISER, RndSettings()),

@@ -4,16 +4,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
+from gemax.agent.distributions import CATEGORICAL, ActionDistribution
 from gemax.networks import AgentNetwork, Inputs, Memory, Parameters, Tables, lstm_inputs
-from gemax.types import Observations, spread, tree_where
+from gemax.types import ActionSpec, ContinuousActions, Observations, spread, tree_where
 
 
 class Action(NamedTuple):
     """What the agent did in each world, and what it remembers of it."""
 
-    action: Int[Array, " worlds"]
+    action: Shaped[Array, "worlds *parts"]
     log_probability: Float[Array, " worlds"]
     memory: Memory
 
@@ -28,13 +29,29 @@ def act(
     key: PRNGKeyArray,
     *,
     greedy: bool = False,
+    actions: ActionDistribution = CATEGORICAL,
 ) -> Action:
     """Draws an action in every world, or takes the likeliest."""
     memory = network.step(parameters, lstm_inputs(tables, row_terms, inputs), memory)
-    logits, _ = network.heads(parameters, memory.hidden)
-    action = jnp.argmax(logits, axis=-1) if greedy else jax.random.categorical(key, logits)
-    log_probability = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[:, 0]
-    return Action(action, log_probability, memory)
+    outputs, _ = network.heads(parameters, memory.hidden)
+    action = actions.likeliest(outputs) if greedy else actions.draw(outputs, key)
+    return Action(action, actions.judge(outputs, action)[0], memory)
+
+
+def no_action(spec: ActionSpec, num_worlds: int) -> Shaped[Array, "worlds *parts"]:
+    """What stands for the action before the first one of an episode; see `Inputs`."""
+    if isinstance(spec, ContinuousActions):
+        return jnp.zeros((num_worlds, spec.size))
+    shape = (num_worlds,) if spec.is_single else (num_worlds, len(spec.sizes))
+    return jnp.full(shape, spec.num_inputs, jnp.int32)
+
+
+def action_before(spec: ActionSpec, action: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+    """What an action is to the network in the step after it: several choices have their rows one after the other."""
+    if isinstance(spec, ContinuousActions) or spec.is_single:
+        return action
+    starts = jnp.cumsum(jnp.asarray((0, *spec.sizes[:-1])))
+    return action + starts.reshape((1,) * (action.ndim - 1) + (-1,))
 
 
 def unroll(
@@ -45,7 +62,20 @@ def unroll(
     is_first: Bool[Array, "time worlds"],
     memory: Memory,
 ) -> tuple[Float[Array, "time worlds A"], Float[Array, "time worlds"]]:
-    """Logits and values over time, from the memory before the first step. Memory is emptied where episodes start."""
+    """The policy's outputs and values over time, from the memory before the first step."""
+    hidden = unroll_memory(network, parameters, observations, inputs, is_first, memory).hidden
+    return network.heads(parameters, hidden)
+
+
+def unroll_memory(
+    network: AgentNetwork,
+    parameters: Parameters,
+    observations: Observations,
+    inputs: Inputs,
+    is_first: Bool[Array, "time worlds"],
+    memory: Memory,
+) -> Memory:
+    """What is remembered after each step, [time, worlds, H]. Memory is emptied where episodes start."""
     row_terms = network.row_terms(parameters, observations.rows)
     terms = lstm_inputs(
         network.tables(parameters), spread(observations, row_terms, is_first.shape[1]), inputs
@@ -55,7 +85,22 @@ def unroll(
     def one_step(memory: Memory, step):
         term, starts = step
         memory = network.step(parameters, term, tree_where(starts, empty, memory))
-        return memory, memory.hidden
+        return memory, memory
 
-    _, hidden = jax.lax.scan(one_step, memory, (terms, is_first))
-    return network.heads(parameters, hidden)
+    return jax.lax.scan(one_step, memory, (terms, is_first))[1]
+
+
+def values_after(
+    network: AgentNetwork,
+    parameters: Parameters,
+    observations: Observations,
+    inputs: Inputs,
+    memory: Memory,
+) -> Float[Array, "time worlds"]:
+    """The values of what each step led to, from the memory after it: as if every episode went on."""
+    num_steps, num_worlds = inputs.time.shape
+    row_terms = spread(observations, network.row_terms(parameters, observations.rows), num_worlds)
+    terms = lstm_inputs(network.tables(parameters), row_terms, inputs)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(num_steps * num_worlds, -1), (terms, memory))
+    _, values = network.heads(parameters, network.step(parameters, *flat).hidden)
+    return values.reshape(num_steps, num_worlds)

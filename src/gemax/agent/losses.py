@@ -5,8 +5,9 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Shaped
 
+from gemax.agent.distributions import CATEGORICAL, ActionDistribution
 from gemax.core.returns import Estimate, averaged_returns, td_errors, vtrace
 from gemax.types import Metrics
 
@@ -30,7 +31,7 @@ class LossSettings:
 class Trace(NamedTuple):
     """What the losses need of some steps in order."""
 
-    action: Int[Array, "time worlds"]
+    action: Shaped[Array, "time worlds *parts"]
     log_probability: Float[Array, "time worlds"]
     """Under the policy that acted."""
     reward: Float[Array, "time worlds"]
@@ -43,21 +44,21 @@ class Trace(NamedTuple):
 
 
 def actor_critic_loss(
-    logits: Float[Array, "time worlds A"],
+    outputs: Float[Array, "time worlds A"],
     value_t: Float[Array, "time worlds"],
     value_tp1: Float[Array, "time worlds"],
     trace: Trace,
     settings: LossSettings,
+    actions: ActionDistribution = CATEGORICAL,
 ) -> tuple[Float[Array, ""], Metrics]:
     """PLOSS + VLOSS - w_ent ENT, averaged over the steps."""
-    log_policy = jax.nn.log_softmax(logits)
-    log_probability = jnp.take_along_axis(log_policy, trace.action[..., None], axis=-1)[..., 0]
+    log_probability, entropy_t = actions.judge(outputs, trace.action)
     ratio = jnp.exp(log_probability - trace.log_probability)
     estimate = jax.lax.stop_gradient(_estimate(ratio, value_t, value_tp1, trace, settings))
     share = trace.is_valid / jnp.maximum(jnp.sum(trace.is_valid), 1)
     policy_loss = -jnp.sum(share * log_probability * estimate.advantage)
     value_loss = jnp.sum(share * (value_t - estimate.target) ** 2)
-    entropy = -jnp.sum(share * jnp.sum(jnp.exp(log_policy) * log_policy, axis=-1))
+    entropy = jnp.sum(share * entropy_t)
     total = policy_loss + value_loss - settings.entropy_cost * entropy
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "action_entropy": entropy}
     return total, metrics

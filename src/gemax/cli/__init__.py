@@ -5,7 +5,7 @@ Verbs import what they need when they run, so that `gemax --help` answers at onc
 
 import sys
 
-EXIT_CODES = {"CheckpointError": 4, "NumericalError": 5}
+EXIT_CODES = {"EnvironmentFault": 3, "CheckpointError": 4, "NumericalError": 5}
 """Of faults that have one of their own; by name, since their modules import jax."""
 
 DESCRIPTION = "Geometric entropy maximisation in JAX: agents that explore."

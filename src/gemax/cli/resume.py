@@ -13,7 +13,7 @@ def resume(
     tensorboard: bool = False,
     wandb: Annotated[str | None, arg(metavar="PROJECT")] = None,
 ) -> int:
-    """Goes on with a run from its newest good checkpoint, bit for bit.
+    """Goes on with a run from its newest good checkpoint, bit for bit; gym: environments start new episodes.
 
     Args:
         run: The run directory.

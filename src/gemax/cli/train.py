@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, Suppress, arg
 
-from gemax.training.config import CHOICES, Config
+from gemax.training.config import CHOICES, Config, is_environment
 from gemax.training.presets import LAPTOP, configure
 
 
@@ -16,7 +16,7 @@ class TrainArguments(Config):
     """Trains an agent to explore a world, and leaves a run directory with metrics, checkpoints and pictures."""
 
     world: Annotated[Positional[str], arg(metavar="WORLD")] = "two-rooms"
-    """What to explore; `gemax worlds` lists them."""
+    """What to explore; `gemax worlds` lists them, and gym:ID is any environment of Gymnasium."""
     map: Annotated[Path | None, arg(metavar="FILE")] = None
     """A map of your own to explore instead, as a text file; see also `--horizon`."""
     map_text: Suppress[str] = ""
@@ -47,7 +47,8 @@ def train(arguments: list[str]) -> int:
     import tyro
 
     # The world's preset is the default that `--help` shows and that flags change.
-    world = next((argument for argument in arguments if argument in LAPTOP), "two-rooms")
+    known = (argument for argument in arguments if argument in LAPTOP or is_environment(argument))
+    world = next(known, "two-rooms")
     chosen: dict[str, Any] = {
         name: given_choice(arguments, f"--{name}", CHOICES[name], getattr(Config, name))
         for name in ("preset", "method")

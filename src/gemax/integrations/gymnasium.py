@@ -5,8 +5,9 @@ the same rule for randomness, so the same seed gives the same episodes in either
 generator, each episode draws a key from it, and each step counts that key up.
 """
 
+import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import jax
@@ -22,7 +23,19 @@ from gemax.integrations.registration import environment_id, register_worlds
 from gemax.integrations.window import Window, missing_for_a_window
 from gemax.worlds.base import World
 
+if TYPE_CHECKING:
+    from gemax.integrations.vector_wrapper import IntrinsicReward
+
+__all__ = ["IntrinsicReward", "WorldEnv", "WorldVectorEnv"]
+
 register_worlds()
+
+
+def __getattr__(name: str) -> Any:
+    """`IntrinsicReward`, imported when it is first asked for: whoever wants worlds only needs no networks."""
+    if name == "IntrinsicReward":
+        return importlib.import_module("gemax.integrations.vector_wrapper").IntrinsicReward
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _episode_key(generator: np.random.Generator) -> UInt32[np.ndarray, "2"]:

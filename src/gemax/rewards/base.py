@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from gemax.types import Metrics, Rollout, Tree
 
@@ -22,6 +22,12 @@ class IntrinsicReward(NamedTuple):
     """The same, and learns from the rollout."""
     embed: Callable[[Tree, Float[Array, "rows *shape"]], Float[Array, "rows D"]] | None = None
     """The embedding of observations, where the method has one."""
+    remember: Callable[[Tree, Rollout, Bool[Array, " worlds"]], Tree] | None = None
+    """`remember(state, rollout, is_real)`: where the method remembers, its state after one step of some worlds.
+
+    For whoever has to be paid at every step, and learns later: `reward` for the step, `remember` it, and at the end
+    `step` for all of them from the state before. Both ways lead to the same memory.
+    """
 
 
 def no_reward() -> IntrinsicReward:

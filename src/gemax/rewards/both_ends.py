@@ -22,7 +22,7 @@ def embeddings_before(
 
     No episode may have fewer actions than `shortest_episode`; where one has, what comes out is not a number.
     """
-    num_steps, num_worlds = rollout.action.shape
+    num_steps, num_worlds = rollout.reward.shape
     if rollout.seen.row is not None:
         # A table's rows are the same before and after a step.
         return spread(rollout.seen, arrived, num_worlds)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from gemax.core.normaliser import Normaliser, normalise
 from gemax.rewards.base import IntrinsicReward
@@ -44,10 +44,22 @@ def ngu_rnd(
         metrics = metrics | lifelong_metrics | {"modulator": jnp.mean(factor)}
         return paid * factor, NguRndState(episodic_state, lifelong_state), metrics
 
-    embed = episodic.embed
-    if embed is None:
-        return IntrinsicReward(init, reward, step)
-    return IntrinsicReward(init, reward, step, lambda state, rows: embed(state.episodic, rows))
+    return IntrinsicReward(init, reward, step, *_of_the_episodic(episodic))
+
+
+def _of_the_episodic(episodic: IntrinsicReward):
+    """Its embedding and its memory, where it has them, as those of the two."""
+    embed, remember = episodic.embed, episodic.remember
+
+    def embed_rows(state: NguRndState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
+        assert embed is not None
+        return embed(state.episodic, rows)
+
+    def remember_step(state: NguRndState, rollout: Rollout, is_real: Bool[Array, " worlds"]) -> NguRndState:
+        assert remember is not None
+        return state._replace(episodic=remember(state.episodic, rollout, is_real))
+
+    return None if embed is None else embed_rows, None if remember is None else remember_step
 
 
 def modulator(

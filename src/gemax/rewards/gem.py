@@ -92,9 +92,8 @@ def gem(
     The `hidden_feature` of an observation vector is kept from f and g: time in an observation is free entropy. Where
     episodes are known to have at least `shortest_episode` actions, less has to be embedded.
     """
-
-    def prepare(rows: Float[Array, "rows *shape"]) -> Float[Array, "rows *shape"]:
-        return rows if hidden_feature is None else rows.at[:, hidden_feature].set(0.0)
+    prepare = hiding(hidden_feature)
+    view = viewing(network, embedding_size, settings, prepare)
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_worlds: int) -> GemState:
         if num_worlds < 2:
@@ -104,17 +103,9 @@ def gem(
         parameters = network.init(key, prepare(rows[:1]))
         return GemState(parameters, optimiser.init(parameters), init_normaliser())
 
-    def view(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Views:
-        prepared = prepare(rows)
-        outputs = network.apply(parameters, prepared)
-        embedding, log_g = outputs[:, :embedding_size], log_g_of(outputs[:, embedding_size])
-        if settings.similarity == "learned":
-            return Views(embedding, log_g)
-        return Views(prepared.reshape(prepared.shape[0], -1), log_g)
-
     def loss(parameters: Parameters, rollout: Rollout, key: PRNGKeyArray):
         views = view(parameters, rollout.arrived.rows)
-        halves = contrast_halves(views, rollout.arrived, rollout.action.shape[1], settings, key)
+        halves = contrast_halves(views, rollout.arrived, rollout.reward.shape[1], settings, key)
         objective = _average(
             halves,
             lambda half: gem_objective(
@@ -123,43 +114,26 @@ def gem(
         )
         total, metrics = -objective, {"gem_objective": objective}
         if settings.similarity == "learned":
-            after = spread(rollout.arrived, views.embedding, rollout.action.shape[1])
+            after = spread(rollout.arrived, views.embedding, rollout.reward.shape[1])
             before = embeddings_before(
                 lambda rows: view(parameters, rows).embedding, views.embedding, rollout, shortest_episode
             )
             penalty = embedding_penalty(after.reshape(-1, embedding_size))
-            # Over every step of the rollout: never across a reset, terminal states included.
-            adjacency = adjacency_regulariser(
-                before.reshape(-1, embedding_size),
-                after.reshape(-1, embedding_size),
-                huber_offset=settings.huber_offset,
-                huber_exponent=settings.huber_exponent,
-            )
+            adjacency = adjacency_of(before, after, settings)
             total += settings.regularisation * penalty + settings.adjacency_scale * adjacency
             metrics |= {"adjacency": adjacency, "embedding_norm": jnp.sqrt(penalty)}
         reward = reward_of(halves, rollout, settings)
         return total, (reward, metrics | diagnosis(halves))
 
-    def pay(
-        state: GemState, raw: Float[Array, "time worlds"]
-    ) -> tuple[Float[Array, "time worlds"], Normaliser]:
-        # The batch's own moments count at once, so that the first updates are not thrown.
-        normaliser = update_normaliser(
-            state.normaliser, raw, jnp.isfinite(raw), decay=settings.normaliser_decay
-        )
-        if not settings.normalise:
-            return settings.scale * raw, normaliser
-        return normalise(normaliser, raw, scale=settings.scale, shift=settings.shift), normaliser
-
     def reward(state: GemState, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:
         _, (raw, _) = loss(state.parameters, rollout, key)
-        return pay(state, raw)[0]
+        return pay(state.normaliser, raw, jnp.isfinite(raw), settings)[0]
 
     def step(state: GemState, rollout: Rollout, key: PRNGKeyArray):
         gradient_of = jax.value_and_grad(loss, has_aux=True)
         (total, (raw, metrics)), gradient = gradient_of(state.parameters, rollout, key)
         updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.parameters)
-        paid, normaliser = pay(state, raw)
+        paid, normaliser = pay(state.normaliser, raw, jnp.isfinite(raw), settings)
         state = GemState(optax.apply_updates(state.parameters, updates), optimiser_state, normaliser)
         return paid, state, metrics | {"gem_loss": total, "raw_reward": jnp.mean(raw)}
 
@@ -167,6 +141,44 @@ def gem(
         return view(state.parameters, rows).embedding
 
     return IntrinsicReward(init, reward, step, embed)
+
+
+def hiding(feature: int | None) -> Callable[[Float[Array, "rows *shape"]], Float[Array, "rows *shape"]]:
+    """Keeps one entry of observation vectors from whoever looks at them."""
+    return lambda rows: rows if feature is None else rows.at[:, feature].set(0.0)
+
+
+def viewing(
+    network: Network,
+    embedding_size: int,
+    settings: GemSettings,
+    prepare: Callable[[Float[Array, "rows *shape"]], Float[Array, "rows *shape"]],
+) -> Callable[[Parameters, Float[Array, "rows *shape"]], Views]:
+    """What f and g say of observations. With a given similarity these are their own embedding."""
+
+    def view(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Views:
+        prepared = prepare(rows)
+        outputs = network.apply(parameters, prepared)
+        embedding, log_g = outputs[:, :embedding_size], log_g_of(outputs[:, embedding_size])
+        if settings.similarity == "learned":
+            return Views(embedding, log_g)
+        return Views(prepared.reshape(prepared.shape[0], -1), log_g)
+
+    return view
+
+
+def pay(
+    normaliser: Normaliser,
+    raw: Float[Array, "time worlds"],
+    counts: Bool[Array, "time worlds"],
+    settings: GemSettings,
+) -> tuple[Float[Array, "time worlds"], Normaliser]:
+    """The reward standardised, scaled and shifted, and its moments after those steps that count."""
+    # The batch's own moments count at once, so that the first updates are not thrown.
+    normaliser = update_normaliser(normaliser, raw, counts, decay=settings.normaliser_decay)
+    if not settings.normalise:
+        return settings.scale * raw, normaliser
+    return normalise(normaliser, raw, scale=settings.scale, shift=settings.shift), normaliser
 
 
 class Half(NamedTuple):
@@ -197,7 +209,7 @@ def reward_of(
     halves: tuple[Half, Half], rollout: Rollout, settings: GemSettings
 ) -> Float[Array, "time worlds"]:
     """The reward of every step, before normalisation: each state is paid by its own half."""
-    num_steps, num_worlds = rollout.action.shape
+    num_steps, num_worlds = rollout.reward.shape
     first, second = (gem_reward(half.log_g, half.contrast, alpha=settings.alpha) for half in halves)
     row = rollout.arrived.row
     if row is None or halves[0].weight is None:
@@ -208,6 +220,19 @@ def reward_of(
 def in_first_half(num_worlds: int) -> Bool[Array, " worlds"]:
     """Halves by the index of the world: x and x' come from different ones."""
     return jnp.arange(num_worlds) < num_worlds // 2
+
+
+def adjacency_of(
+    before: Float[Array, "time worlds D"], after: Float[Array, "time worlds D"], settings: GemSettings
+) -> Float[Array, ""]:
+    """The adjacency regulariser over every step of a rollout: never across a reset, terminal states included."""
+    size = after.shape[-1]
+    return adjacency_regulariser(
+        before.reshape(-1, size),
+        after.reshape(-1, size),
+        huber_offset=settings.huber_offset,
+        huber_exponent=settings.huber_exponent,
+    )
 
 
 def diagnosis(halves: tuple[Half, Half]) -> Metrics:
@@ -235,13 +260,13 @@ def _contrast_of_table(
     first, second = (
         jnp.zeros(views.log_g.shape).at[row].add(half.astype(float)) for half in (is_first, ~is_first)
     )
-    power = _power(views.log_g, settings)
+    power = power_of(views.log_g, settings)
     if settings.similarity in ("learned", "exponential"):
         of_second, of_first = exact_contrasts_among(
             views.embedding, power, (second, first), similarity_scale=settings.similarity_scale
         )
     else:
-        similarity = _similarity(views.embedding, views.embedding, settings)
+        similarity = similarity_of(views.embedding, views.embedding, settings)
         of_second, of_first = (exact_contrast(similarity, power, weight) for weight in (second, first))
     return Half(views.log_g, of_second, first), Half(views.log_g, of_first, second)
 
@@ -251,13 +276,13 @@ def _contrast_of_steps(views: Views, num_worlds: int, settings: GemSettings) -> 
     first, second = (
         Views(*halves) for halves in zip(*(_halves(view, num_worlds) for view in views), strict=True)
     )
-    powers = _power(first.log_g, settings), _power(second.log_g, settings)
+    powers = power_of(first.log_g, settings), power_of(second.log_g, settings)
     if settings.similarity in ("learned", "exponential"):
         of_first, of_second = exact_contrasts_between(
             first.embedding, second.embedding, powers, similarity_scale=settings.similarity_scale
         )
     else:
-        similarity = _similarity(first.embedding, second.embedding, settings)
+        similarity = similarity_of(first.embedding, second.embedding, settings)
         of_first, of_second = exact_contrast(similarity, powers[1]), exact_contrast(similarity.T, powers[0])
     return Half(first.log_g, of_first, None), Half(second.log_g, of_second, None)
 
@@ -276,12 +301,12 @@ def _contrast_with_drawn(
     num_steps = views.log_g.shape[0] if row is None else row.size
     steps = jnp.arange(num_steps) if row is None else row.reshape(-1)
     first, second = _halves(steps, num_worlds)
-    power = _power(views.log_g, settings)
+    power = power_of(views.log_g, settings)
     if row is None:
-        similarity = _similarity(views.embedding[first], views.embedding[second], settings)
+        similarity = similarity_of(views.embedding[first], views.embedding[second], settings)
         rows, columns = jnp.arange(first.size), jnp.arange(second.size)
     else:
-        similarity = _similarity(views.embedding, views.embedding, settings)
+        similarity = similarity_of(views.embedding, views.embedding, settings)
         rows, columns = first, second
 
     def contrast(
@@ -307,12 +332,13 @@ def _halves(steps: Shaped[Array, "steps *rest"], num_worlds: int) -> tuple[Array
     )
 
 
-def _power(log_g: Float[Array, " N"], settings: GemSettings) -> Float[Array, " N"]:
+def power_of(log_g: Float[Array, " N"], settings: GemSettings) -> Float[Array, " N"]:
     """What negatives weigh in the reward, from which neither f nor g learns: no gradient has to be followed."""
     return jax.lax.stop_gradient(g_power(log_g, settings.alpha))
 
 
-def _similarity(points: Array, others: Array, settings: GemSettings) -> Float[Array, "N M"]:
+def similarity_of(points: Array, others: Array, settings: GemSettings) -> Float[Array, "N M"]:
+    """Of all pairs, as set."""
     if callable(settings.similarity):
         return settings.similarity(points, others)
     if settings.similarity == "indicator":

@@ -19,7 +19,7 @@ from gemax.core.checks import check_fraction, check_not_negative, check_positive
 from gemax.networks import Network, Parameters, mlp
 from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.both_ends import embeddings_before
-from gemax.types import Rollout, Tree, spread
+from gemax.types import Rollout, Tree, spread, tree_where
 
 DIMENSIONS_AT_ONCE = 32
 """Of embeddings, in one pass over the distances: fewer passes read and write them less often."""
@@ -113,7 +113,7 @@ def ngu(
         """f(x_t) and f(x_t+1) of every step, [time, worlds, D]; each row of a table is embedded once."""
         arrived = embed_rows(parameters, rollout.arrived.rows)
         before = embeddings_before(partial(embed_rows, parameters), arrived, rollout, shortest_episode)
-        return before, spread(rollout.arrived, arrived, rollout.action.shape[1])
+        return before, spread(rollout.arrived, arrived, rollout.reward.shape[1])
 
     def loss(parameters: Parameters, rollout: Rollout):
         """-ln h(a | f(x_t), f(x_t+1)) on average. A step never crosses a reset: what it led to may be terminal."""
@@ -146,7 +146,12 @@ def ngu(
     def embed(state: NguState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
         return embed_rows(state.parameters, rows)
 
-    return IntrinsicReward(init, reward, step, embed)
+    def remember(state: NguState, rollout: Rollout, is_real: Bool[Array, " worlds"]) -> NguState:
+        embeddings = embed_steps(state.parameters, rollout)
+        _, after = recall(state.memory, *embeddings, rollout.is_first, settings)
+        return state._replace(memory=where_real(is_real, after, state.memory))
+
+    return IntrinsicReward(init, reward, step, embed, remember)
 
 
 def empty_memory(capacity: int, num_worlds: int, size: int) -> EpisodicMemory:
@@ -179,6 +184,15 @@ def recall(
     # Of the last step's entries those that are still remembered; they end with what it acted from.
     length = jnp.sum(remembered[:, -1], axis=-1, dtype=memory.length.dtype)
     return recollection, EpisodicMemory(stream[..., -capacity:], length, sums[-1], counts[-1])
+
+
+def where_real(
+    is_real: Bool[Array, " worlds"], after: EpisodicMemory, before: EpisodicMemory
+) -> EpisodicMemory:
+    """Each world's memory after a step, or as it was before where there was none."""
+    embedding = jnp.where(is_real[None, :, None], after.embedding, before.embedding)
+    rest = tree_where(is_real, after[1:], before[1:])
+    return EpisodicMemory(embedding, *rest)
 
 
 def remembered_at(

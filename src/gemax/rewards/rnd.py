@@ -139,14 +139,14 @@ def distillation(
 
     def error(state: RndState, rollout: Rollout) -> tuple[Float[Array, "time worlds"], Normaliser]:
         seen, _ = see(state, rollout)
-        errors = at_steps(seen, loss(state.predictor, state.target, seen)[1], rollout.action.shape[1])
+        errors = at_steps(seen, loss(state.predictor, state.target, seen)[1], rollout.reward.shape[1])
         return errors, count(state, errors)
 
     def step(state: RndState, rollout: Rollout) -> tuple[Float[Array, "time worlds"], RndState, Metrics]:
         seen, moments = see(state, rollout)
         gradient_of = jax.value_and_grad(loss, has_aux=True)
         (total, errors), gradient = gradient_of(state.predictor, state.target, seen)
-        errors = at_steps(seen, errors, rollout.action.shape[1])
+        errors = at_steps(seen, errors, rollout.reward.shape[1])
         updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.predictor)
         state = RndState(
             target=state.target,

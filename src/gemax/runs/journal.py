@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gemax.environments.base import Environment
 from gemax.runs.diagnosis import Watchman
 from gemax.runs.directory import RunDirectory
 from gemax.runs.sinks import Sink
@@ -80,7 +81,7 @@ def line_of(config: Config, update: int, seconds: float, numbers: Numbers, ceili
     return line
 
 
-def mean_line(world: World, lines: list[Line]) -> Line:
+def mean_line(world: World | Environment, lines: list[Line]) -> Line:
     """The mean over seeds that train, which all are at the same update, and how many of them have solved the world."""
     means = {name: _mean([line[name] for line in lines]) for name in lines[0]}
     same = {name: lines[0][name] for name in ("update", "frames", "seconds")}

@@ -8,12 +8,19 @@ from gemax.runs.directory import free_path
 from gemax.runs.report import evaluate_run
 from gemax.runs.seeds import run_name
 from gemax.runs.session import Run, Watch
-from gemax.training.assemble import Own, OwnReward, OwnSimilarity, assemble
+from gemax.training.assemble import (
+    OWN_ENVIRONMENT,
+    MakeEnvironment,
+    Own,
+    OwnReward,
+    OwnSimilarity,
+    assemble,
+)
 from gemax.training.presets import configure
 
 
 def train(
-    world: str = "two-rooms",
+    world: str | MakeEnvironment = "two-rooms",
     *,
     method: str = "gem",
     seed: int = 0,
@@ -26,7 +33,8 @@ def train(
     """Trains an agent to explore a world, as `gemax train` does, and gives the run.
 
     Args:
-        world: What to explore.
+        world: What to explore: a world of ours, `gym:ID` for an environment of Gymnasium, or a function that makes
+            one; if it makes vector environments, `num_worlds` must be as many as they have.
         method: Where the intrinsic reward comes from.
         seed: Of everything that is random; with `seeds=5`, the first of five that are trained together.
         out: The run directory; by default runs/WORLD-METHOD-SEED, numbered if that is taken.
@@ -37,11 +45,15 @@ def train(
             and the configuration that gives one.
         settings: Fields of `gemax.training.config.Config`; a wrong name is refused.
     """
+    if not isinstance(world, str) and not callable(world):
+        raise ValueError(f"world must be a name, or a function that makes environments; got {world}.")
     if reward is not None:
         method = _own_method(method)
-    own = Own(similarity if callable(similarity) else None, reward)
+    own = Own(similarity if callable(similarity) else None, reward, None if isinstance(world, str) else world)
     settings["similarity"] = "own" if callable(similarity) else similarity
-    config = configure(world, method=method, seed=seed, **settings)
+    config = configure(
+        world if isinstance(world, str) else OWN_ENVIRONMENT, method=method, seed=seed, **settings
+    )
     path = free_path(Path("runs"), run_name(config)) if out is None else Path(out)
     return session.start_run(assemble(config, own=own), path, watch=watch)
 
@@ -53,8 +65,11 @@ def resume(
     watch: Watch | None = None,
     similarity: OwnSimilarity | None = None,
     reward: OwnReward | None = None,
+    environment: MakeEnvironment | None = None,
 ) -> Run:
-    """Goes on with a run from its newest good checkpoint, bit for bit, as `gemax resume` does.
+    """Goes on with a run from its newest good checkpoint, as `gemax resume` does.
+
+    In our worlds that is bit for bit. In environments of Gymnasium episodes start anew, and all else goes on.
 
     Args:
         run: The run directory.
@@ -62,8 +77,10 @@ def resume(
         watch: Is shown the metrics of every compiled call.
         similarity: The same function again, where the run has one of your own.
         reward: The same intrinsic reward again, where the run has one of your own.
+        environment: What makes the environment, again, where it is your own.
     """
-    return session.resume(Path(run), updates=updates, own=Own(similarity, reward), watch=watch)
+    own = Own(similarity, reward, environment)
+    return session.resume(Path(run), updates=updates, own=own, watch=watch)
 
 
 def evaluate(
@@ -73,6 +90,7 @@ def evaluate(
     seed: int = 0,
     similarity: OwnSimilarity | None = None,
     reward: OwnReward | None = None,
+    environment: MakeEnvironment | None = None,
 ) -> dict[str, Any]:
     """What the frozen policy of a run does, as `gemax evaluate` has it: what is written to `evaluation.json`.
 
@@ -82,8 +100,10 @@ def evaluate(
         seed: Which starts, rewards and actions are drawn.
         similarity: The same function again, where the run has one of your own.
         reward: The same intrinsic reward again, where the run has one of your own.
+        environment: What makes the environment, again, where it is your own.
     """
-    return evaluate_run(Path(run), episodes, seed, tell=print, own=Own(similarity, reward))
+    own = Own(similarity, reward, environment)
+    return evaluate_run(Path(run), episodes, seed, tell=print, own=own)
 
 
 def _own_method(method: str) -> str:

@@ -100,8 +100,9 @@ def _numbers(evaluation: Evaluation, ceiling: float | None, seed: int) -> dict[s
     numbers = {
         "return": _mean(evaluation.returns),
         "length": _mean(evaluation.lengths.astype(float)),
-        "coverage": {"mean": float((total > 0).mean()), "half_width": 0.0},
     }
+    if len(total):
+        numbers["coverage"] = {"mean": float((total > 0).mean()), "half_width": 0.0}
     if ceiling is None:
         return numbers
     rng = np.random.default_rng(seed)

@@ -1,6 +1,8 @@
 """A run has one seed, or several that are trained together. What differs between the two is here."""
 
+import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -8,10 +10,12 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from gemax.environments.base import Environment
 from gemax.runs.directory import CONFIG, RunDirectory, holds_a_run, open_below
-from gemax.training.config import Config
+from gemax.training.config import Config, is_environment
 from gemax.training.learn import Trainer
 from gemax.training.loop import begin, begin_together, state_of_seed, train, train_together
+from gemax.training.outside import train_outside
 from gemax.training.state import TrainState
 
 
@@ -34,6 +38,12 @@ def train_seeds(
     trainer: Trainer, state: TrainState
 ) -> Iterator[tuple[TrainState, list[dict[str, float] | None]]]:
     """Trains to the end, and yields the state and the metrics of each seed after every compiled call."""
+    world = trainer.world
+    if isinstance(world, Environment):
+        with contextlib.closing(world.open(trainer.config.num_worlds)) as episodes:
+            for state, metrics in train_outside(trainer, state, world, episodes):  # noqa: B020 the state goes on
+                yield state, [metrics]
+        return
     if trainer.config.seeds > 1:
         yield from train_together(trainer, state)
         return
@@ -59,7 +69,11 @@ def states_of_seeds(config: Config, state: TrainState) -> dict[int, TrainState]:
 def run_name(config: Config) -> str:
     """What a run is called where nobody gives it a name."""
     last = "" if config.seeds == 1 else f"-to-{seeds_of(config)[-1]}"
-    return f"{config.world}-{config.method}-{config.seed}{last}"
+    world = config.world
+    if is_environment(world):
+        # Ids have signs that folders must not have.
+        world = re.sub(r"[^\w.-]+", "-", world.removeprefix("gym:"))
+    return f"{world}-{config.method}-{config.seed}{last}"
 
 
 def refuse_taken(path: Path, config: Config) -> None:

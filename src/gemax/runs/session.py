@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import jax
 
 from gemax.core.ceiling import entropy_ceiling
+from gemax.environments.base import Environment
+from gemax.environments.faults import EnvironmentFault
 from gemax.runs.checkpoints import load_checkpoint
 from gemax.runs.directory import RunDirectory, check_space, create_run, read_metrics, resume_run
 from gemax.runs.journal import Journal
@@ -116,6 +118,9 @@ def resume(
 
 def _session(trainer: Trainer, run: RunDirectory, tell: Tell) -> Session:
     seeds = open_seeds(run, trainer.config)
+    if isinstance(trainer.world, Environment):
+        for note in trainer.world.notes:
+            tell(note)
     finite = trainer.world.finite
     ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy
     return Session(trainer, run, seeds, ceiling, tell)
@@ -158,22 +163,37 @@ def _drive(
         sink = all_of([jsonl_sink(run), *others])
         at_the_end.callback(sink.close)
         journal = Journal(trainer, session.seeds, sink, session.ceiling, tell)
-        for state, numbers in train_seeds(trainer, state):  # noqa: B020 the state goes on
-            # Asked once: a signal that comes later in this round is for the next one, which saves again.
-            is_stopping = stop.signal is not None
-            update, seconds = update_reached(state), seconds_before + time.monotonic() - started
-            metrics = journal.write(state, seconds, numbers)
-            if is_stopping or update >= config.updates:
-                save_the_last(run, config, state, seconds)
-            elif update // config.checkpoint_every > saved // config.checkpoint_every:
-                save_or_tell(run, config, state, seconds, tell)
-                saved = update
-            if watch is not None:
-                watch(metrics)
-            if is_stopping:
-                break
+        try:
+            for state, numbers in train_seeds(trainer, state):  # noqa: B020 the state goes on
+                # Asked once: a signal that comes later in this round is for the next one, which saves again.
+                is_stopping = stop.signal is not None
+                update, seconds = update_reached(state), seconds_before + time.monotonic() - started
+                metrics = journal.write(state, seconds, numbers)
+                if is_stopping or update >= config.updates:
+                    save_the_last(run, config, state, seconds)
+                elif update // config.checkpoint_every > saved // config.checkpoint_every:
+                    save_or_tell(run, config, state, seconds, tell)
+                    saved = update
+                if watch is not None:
+                    watch(metrics)
+                if is_stopping:
+                    break
+        except EnvironmentFault as fault:
+            raise _left_behind(session, state, seconds, fault) from fault
     summary = _conclude(session, state, seconds)
     return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
+
+
+def _left_behind(
+    session: Session, state: TrainState, seconds: float, fault: EnvironmentFault
+) -> EnvironmentFault:
+    """Saves what was learned before an environment failed, and says so."""
+    save_the_last(session.run, session.trainer.config, state, seconds)
+    _conclude(session, state, seconds)
+    return EnvironmentFault(
+        f"{fault} What was learned up to update {update_reached(state)} is saved: mend the environment, then "
+        f"`gemax resume {session.run.path}`."
+    )
 
 
 def _conclude(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:

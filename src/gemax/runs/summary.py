@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gemax.environments.base import Environment
 from gemax.runs.provenance import provenance
 from gemax.training.learn import Trainer
 from gemax.training.loop import has_failed, not_finite
@@ -12,7 +13,7 @@ Line = dict[str, Any]
 """One object of `metrics.jsonl`."""
 
 
-def is_solved(world: World, line: Line) -> bool:
+def is_solved(world: World | Environment, line: Line) -> bool:
     """Whether the last thousand episodes, and no fewer, earned what solves the world."""
     return (
         line["episodes"] >= RETURNS_KEPT

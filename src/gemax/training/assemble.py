@@ -1,23 +1,21 @@
 """From a configuration to the functions of a run."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from importlib.util import find_spec
+from typing import Any, NamedTuple, TypeAlias
 
-import jax.numpy as jnp
-import optax
-
+from gemax.agent.distributions import distribution_of
 from gemax.agent.losses import LossSettings
-from gemax.networks import agent_network, torso, torso_and_heads
-from gemax.rewards.base import IntrinsicReward, no_reward
-from gemax.rewards.combine import ngu_rnd
-from gemax.rewards.gem import GemSettings, OwnSimilarity, gem
-from gemax.rewards.ngu import NguSettings, ngu
-from gemax.rewards.oracle import OracleSettings, oracle
-from gemax.rewards.rnd import RndSettings, distillation, rnd
+from gemax.environments.base import Environment
+from gemax.networks import agent_network
+from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.gem import OwnSimilarity
 from gemax.training.centring import Centring, centre, centring_of_table, empty_centring
 from gemax.training.collect import Eyes
-from gemax.training.config import Config
+from gemax.training.config import Config, is_environment
 from gemax.training.learn import Trainer
+from gemax.training.methods import Surroundings, optimiser_of, reward_of_method
+from gemax.types import FiniteActions
 from gemax.worlds.base import World
 from gemax.worlds.gridworld import gridworld
 from gemax.worlds.maps import parse_map
@@ -25,10 +23,18 @@ from gemax.worlds.registry import make_world
 
 SMALLEST_FOR_CONVOLUTIONS = 5
 """Squares each way of the smallest image that the three convolutions leave anything of."""
+SMALLEST_IMAGE = 36
+"""The same in pixels; images of other people's environments that are smaller go to the network as a whole."""
+OWN_ENVIRONMENT = "gym:own"
+"""What an environment is called that a user brings along from Python."""
 
 
-OwnReward: TypeAlias = IntrinsicReward | Callable[[World, Config], IntrinsicReward]
+OwnReward: TypeAlias = IntrinsicReward | Callable[[Any, Config], IntrinsicReward]
 """An intrinsic reward, or a function that makes one for a world, where it depends on that."""
+
+
+MakeEnvironment: TypeAlias = Callable[[], Any]
+"""Makes a new Gymnasium environment, or a vector environment of `num_worlds` of them."""
 
 
 class Own(NamedTuple):
@@ -38,28 +44,35 @@ class Own(NamedTuple):
     """k(x, x') between centred observations, flattened: [N, D] and [M, D] give [N, M], from 0 to 1."""
     reward: OwnReward | None = None
     """Where the intrinsic reward comes from."""
+    environment: MakeEnvironment | None = None
+    """What to explore instead of a world."""
 
 
-def assemble(config: Config, world: World | None = None, own: Own | None = None) -> Trainer:
+def assemble(config: Config, world: World | Environment | None = None, own: Own | None = None) -> Trainer:
     """The trainer of a configuration; its world, if there is one already, need not be built again."""
-    world = world_of(config) if world is None else world
+    own = own or Own()
+    world = _place_of(config, own) if world is None else world
     centring, eyes = _eyes(world)
+    actions = FiniteActions((world.num_actions,)) if isinstance(world, World) else world.actions
     network = agent_network(
-        world.num_actions,
+        actions.num_inputs,
         world.horizon,
         torso_size=config.torso_size,
         lstm_size=config.lstm_size,
         head_size=config.head_size,
         time_buckets=config.time_buckets,
         pixels_per_square=_pixels_per_square(world),
+        num_outputs=actions.num_outputs,
     )
     return Trainer(
         config=config,
         world=world,
         eyes=eyes,
+        spec=actions,
+        actions=distribution_of(actions),
         network=network,
-        optimiser=_optimiser(config, config.learning_rate),
-        reward=_reward(config, world, own or Own()),
+        optimiser=optimiser_of(config, config.learning_rate),
+        reward=_reward(config, world, own),
         loss=LossSettings(
             returns=config.returns,
             advantage=config.advantage,
@@ -68,6 +81,31 @@ def assemble(config: Config, world: World | None = None, own: Own | None = None)
             entropy_cost=config.entropy_cost,
         ),
         centring=centring,
+    )
+
+
+def _place_of(config: Config, own: Own) -> World | Environment:
+    """The world or the environment that a configuration names."""
+    if (config.world == OWN_ENVIRONMENT) != (own.environment is not None):
+        raise ValueError(
+            f"an environment of your own goes with {OWN_ENVIRONMENT} and has to be given, which only Python can: "
+            f"gemax.train(make), and again to gemax.resume, evaluate and load; got {config.world!r} and "
+            f"{own.environment}."
+        )
+    if not is_environment(config.world):
+        return world_of(config)
+    if find_spec("gymnasium") is None:
+        raise ValueError(f"{config.world} needs Gymnasium: pip install 'gemax[gymnasium]'")
+    # Gymnasium is optional.
+    from gemax.environments.finding import maker_of
+    from gemax.environments.opening import environment_of
+
+    return environment_of(
+        config.world,
+        own.environment or maker_of(config.world),
+        horizon=config.horizon,
+        workers=config.env_workers,
+        timeout_seconds=config.env_timeout,
     )
 
 
@@ -84,7 +122,7 @@ def world_of(config: Config) -> World:
     )
 
 
-def _eyes(world: World) -> tuple[Centring, Eyes]:
+def _eyes(world: World | Environment) -> tuple[Centring, Eyes]:
     if world.finite is None:
         return empty_centring(world.observation.shape), Eyes(None)
     table = world.finite.observation_table
@@ -94,8 +132,11 @@ def _eyes(world: World) -> tuple[Centring, Eyes]:
     return centring, Eyes(centre(centring, table))
 
 
-def _pixels_per_square(world: World) -> int | None:
+def _pixels_per_square(world: World | Environment) -> int | None:
     """For the convolutions of what is seen by pixels; None where there are none."""
+    if isinstance(world, Environment):
+        shape = world.observation.shape
+        return 1 if len(shape) == 3 and min(shape[:2]) >= SMALLEST_IMAGE else None
     if world.finite is None or world.finite.pixels_per_square == 1:
         return None
     height, width = world.finite.observation_table.shape[1:3]
@@ -107,37 +148,34 @@ def _pixels_per_square(world: World) -> int | None:
     return world.finite.pixels_per_square
 
 
-def _reward(config: Config, world: World, own: Own) -> IntrinsicReward:
+def _reward(config: Config, world: World | Environment, own: Own) -> IntrinsicReward:
     _check_own(config, own)
     if own.reward is not None:
         return own.reward if isinstance(own.reward, IntrinsicReward) else own.reward(world, config)
-    optimiser = _optimiser(config, config.reward_learning_rate)
-    pixels, hidden = _pixels_per_square(world), world.time_feature if config.hide_time else None
-    if config.method == "none":
-        return no_reward()
-    if config.method == "gem":
-        f_and_g = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size, 1), pixels)
-        settings = _gem_settings(config, own)
-        return gem(f_and_g, config.embedding_size, optimiser, settings, hidden, world.shortest_episode)
-    if config.method == "oracle":
-        settings = OracleSettings(scale=config.intrinsic_scale, shift=config.intrinsic_shift)
-        return oracle(world.places.number, settings)
-    distilled = torso(config.torso_size, pixels)
-    if config.method == "rnd":
-        return rnd(distilled, optimiser, RndSettings(scale=config.intrinsic_scale), hidden)
-    embedding = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size,), pixels)
-    episodic = ngu(
-        embedding,
-        world.num_actions,
-        world.horizon,
-        optimiser,
-        NguSettings(config.intrinsic_scale),
-        hidden,
-        world.shortest_episode,
+    if config.method == "oracle" and world.places is None:
+        raise ValueError(f"method oracle counts places, and {world.name} has none. Choose gem or rnd.")
+    surroundings = Surroundings(
+        num_actions=_num_actions(config, world),
+        horizon=world.horizon,
+        num_squares=1 if world.places is None else world.places.number,
+        pixels_per_square=_pixels_per_square(world),
+        time_feature=world.time_feature,
+        shortest_episode=world.shortest_episode,
     )
-    if config.method == "ngu":
-        return episodic
-    return ngu_rnd(episodic, distillation(distilled, optimiser, RndSettings(), hidden))
+    return reward_of_method(config, surroundings, own.similarity)
+
+
+def _num_actions(config: Config, world: World | Environment) -> int:
+    """For NGU, which predicts actions; the others do not ask."""
+    if isinstance(world, World):
+        return world.num_actions
+    if config.method not in ("ngu", "ngu-rnd") or (
+        isinstance(world.actions, FiniteActions) and world.actions.is_single
+    ):
+        return world.actions.num_outputs
+    raise ValueError(
+        f"method {config.method} predicts one of finitely many actions, and {world.name} has others. Choose gem or rnd."
+    )
 
 
 def _check_own(config: Config, own: Own) -> None:
@@ -152,27 +190,3 @@ def _check_own(config: Config, own: Own) -> None:
             "similarity own goes with a function, which only Python can pass: gemax.train(..., similarity=function), "
             f"and again to gemax.resume, evaluate and load; got {config.similarity!r} and {own.similarity}."
         )
-
-
-def _gem_settings(config: Config, own: Own) -> GemSettings:
-    return GemSettings(
-        similarity=own.similarity or config.similarity,
-        similarity_scale=config.similarity_scale,
-        alpha=config.alpha,
-        num_negatives=config.num_negatives,
-        huber_offset=config.huber_offset,
-        huber_exponent=config.huber_exponent,
-        adjacency_scale=config.adjacency_scale,
-        regularisation=config.regularisation,
-        scale=config.intrinsic_scale,
-        shift=config.intrinsic_shift,
-        normalise=config.normalise,
-    )
-
-
-def _optimiser(config: Config, learning_rate: float) -> optax.GradientTransformation:
-    adam = optax.adam(learning_rate, b1=config.adam_beta1, b2=config.adam_beta2)
-    if config.largest_gradient:
-        adam = optax.chain(optax.clip_by_global_norm(config.largest_gradient), adam)
-    # A bad update is skipped, however many there are; the loop counts them and stops.
-    return optax.apply_if_finite(adam, max_consecutive_errors=jnp.iinfo(jnp.int32).max)

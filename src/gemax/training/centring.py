@@ -30,8 +30,9 @@ def empty_centring(shape: tuple[int, ...]) -> Centring:
     return Centring(jnp.zeros(shape), jnp.ones(shape), jnp.zeros(()))
 
 
-def update_centring(centring: Centring, batch: Float[Array, "batch *shape"]) -> Centring:
+def update_centring(centring: Centring, batch: Shaped[Array, "batch *shape"]) -> Centring:
     """Takes in a batch; all batches ever seen count alike."""
+    batch = batch.astype(float)
     weight = centring.weight + 1.0
     step = 1.0 / weight
     surprise = batch.mean(axis=0) - centring.mean

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from gemax.agent.acting import act
+from gemax.agent.acting import act, no_action
 from gemax.networks import AgentNetwork, Inputs, Memory, Parameters
 from gemax.training.centring import Centring, centre
 from gemax.training.state import Position
-from gemax.types import Observations, Rollout
+from gemax.types import ActionSpec, FiniteActions, Observations, Rollout
 from gemax.worlds.base import State, Transition, World, step_and_reset
 
 
@@ -23,7 +23,7 @@ class Steps(NamedTuple):
     is_first: Bool[Array, "time worlds"]
     memory: Memory
     """Before each step."""
-    action: Int[Array, "time worlds"]
+    action: Shaped[Array, "time worlds *parts"]
     log_probability: Float[Array, "time worlds"]
     reward: Float[Array, "time worlds"]
     terminated: Bool[Array, "time worlds"]
@@ -32,6 +32,8 @@ class Steps(NamedTuple):
     """Of the world's `places`: a square, or a bin."""
     episode_return: Float[Array, "time worlds"]
     """Of the episode up to and with this step."""
+    is_valid: Bool[Array, "time worlds"] | None = None
+    """False where a step is but a copy of the one before it, to fill a gap; None where there are no gaps."""
 
 
 class Eyes(NamedTuple):
@@ -68,13 +70,19 @@ def start(world: World, eyes: Eyes, network: AgentNetwork, num_worlds: int, key:
     seen = jax.vmap(lambda state, observation: look(world, eyes, state, observation))(
         states, timesteps.observation
     )
+    return first_position(FiniteActions((world.num_actions,)), network, states, seen)
+
+
+def first_position(
+    actions: ActionSpec, network: AgentNetwork, states: State, seen: Shaped[Array, "worlds *shape"]
+) -> Position:
+    """Where every episode is about to begin."""
+    num_worlds = seen.shape[0]
     nothing = jnp.zeros(num_worlds)
     return Position(
         world=states,
         seen=seen,
-        inputs=Inputs(
-            jnp.full(num_worlds, world.num_actions, jnp.int32), nothing, jnp.zeros(num_worlds, int)
-        ),
+        inputs=Inputs(no_action(actions, num_worlds), nothing, jnp.zeros(num_worlds, int)),
         is_first=jnp.ones(num_worlds, bool),
         memory=network.initial_memory(num_worlds),
         episode_return=nothing,

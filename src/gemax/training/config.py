@@ -106,6 +106,11 @@ class Config:
     """Updates between checkpoints."""
     keep_checkpoints: int = 3
 
+    env_workers: Literal["sync", "async"] = "sync"
+    """How `gym:` environments are stepped: one after the other, or in a process each, which pays for slow ones."""
+    env_timeout: float = 60.0
+    """Seconds that a step of all `gym:` environments may take before the run is stopped; 0 waits for ever."""
+
     def __post_init__(self) -> None:
         """Refuses what cannot be, by name."""
         for name, allowed in CHOICES.items():
@@ -127,6 +132,8 @@ class Config:
             raise ValueError(
                 f"num_worlds must be at least 8 for gem, half of them for negatives; got {self.num_worlds}."
             )
+        if self.seeds > 1 and is_environment(self.world):
+            raise ValueError(f"seeds must be 1 for {self.world}: only worlds of gemax are trained together.")
         if self.trace_period > self.trace_length:
             raise ValueError(
                 f"trace_period must be at most trace_length ({self.trace_length}); got {self.trace_period}."
@@ -151,7 +158,7 @@ COUNTS = (
 POSITIVE = ("learning_rate", "reward_learning_rate", "similarity_scale", "huber_exponent")
 NOT_NEGATIVE = (
     "seed", "largest_gradient", "entropy_cost", "num_negatives", "huber_offset", "adjacency_scale",
-    "regularisation", "intrinsic_scale", "intrinsic_shift", "anneal_updates",
+    "regularisation", "intrinsic_scale", "intrinsic_shift", "anneal_updates", "env_timeout",
 )  # fmt: skip
 FRACTIONS = ("discount", "trace_decay", "adam_beta1", "adam_beta2", "visit_decay")
 
@@ -162,11 +169,21 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "returns": ("averaged", "vtrace"),
     "advantage": ("td", "return"),
     "similarity": ("learned", "exponential", "indicator", "own"),
+    "env_workers": ("sync", "async"),
 }
+
+ADDED = ("env_workers", "env_timeout")
+"""Fields that older runs do not have; their defaults leave everything as it was."""
+
+
+def is_environment(world: str) -> bool:
+    """Whether a name stands for a Gymnasium environment, stepped on the host."""
+    return world.startswith("gym:")
 
 
 def config_from(fields: dict[str, Any]) -> Config:
     """A configuration from what `config.json` holds; unknown and missing fields are refused by name."""
+    fields = {name: getattr(Config, name) for name in ADDED} | fields
     known = {field.name for field in dataclasses.fields(Config)}
     unknown, missing = sorted(set(fields) - known), sorted(known - set(fields))
     if unknown or missing:

@@ -1,5 +1,6 @@
 """What a frozen policy does: fresh episodes, drawn or greedy."""
 
+import contextlib
 from functools import partial
 from typing import NamedTuple
 
@@ -8,9 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from gemax.environments.base import Environment
 from gemax.training.collect import Steps, collect, start
 from gemax.training.learn import Trainer
+from gemax.training.outside import Outside
 from gemax.training.state import TrainState
+from gemax.worlds.base import World
 
 WORLDS_SIDE_BY_SIDE = 256
 
@@ -21,13 +25,15 @@ class Evaluation(NamedTuple):
     returns: Float[np.ndarray, " episodes"]
     lengths: np.ndarray
     visits: Float[np.ndarray, "episodes squares"]
-    """How often each square was visited."""
+    """How often each square was visited, where there are any."""
 
 
 def evaluate(
     trainer: Trainer, state: TrainState, num_episodes: int, key: PRNGKeyArray, *, greedy: bool = False
 ) -> Evaluation:
     """Plays whole episodes from fresh starts, every one of them as long as it lasts."""
+    if isinstance(trainer.world, Environment):
+        return _evaluate_outside(trainer, state, trainer.world, num_episodes, key, greedy)
     num_worlds = min(num_episodes, WORLDS_SIDE_BY_SIDE)
     play = jax.jit(partial(_episodes, trainer, num_worlds, greedy))
     batches = [
@@ -40,6 +46,7 @@ def evaluate(
 def _episodes(
     trainer: Trainer, num_worlds: int, greedy: bool, state: TrainState, key: PRNGKeyArray
 ) -> tuple[Array, Array, Array]:
+    assert isinstance(trainer.world, World)
     start_key, steps_key = jax.random.split(key)
     position = start(trainer.world, trainer.eyes, trainer.network, num_worlds, start_key)
     _, steps = collect(
@@ -58,6 +65,41 @@ def _episodes(
     worlds = jnp.broadcast_to(jnp.arange(num_worlds)[None], steps.square.shape)
     visits = jnp.zeros((num_worlds, num_squares)).at[worlds, steps.square].add(counts.astype(float))
     return jnp.sum(steps.reward * counts, axis=0), jnp.sum(counts, axis=0), visits
+
+
+STEPS_AT_A_TIME = 16
+
+
+def _evaluate_outside(
+    trainer: Trainer,
+    state: TrainState,
+    environment: Environment,
+    num_episodes: int,
+    key: PRNGKeyArray,
+    greedy: bool,
+) -> Evaluation:
+    """The same number of episodes from each environment: where short ones are bad ones, none may be favoured."""
+    num_worlds = trainer.config.num_worlds
+    each = -(-num_episodes // num_worlds)
+    played: list[list[tuple[float, int]]] = [[] for _ in range(num_worlds)]
+    lengths, seed_key, acting_key = np.zeros(num_worlds, int), *jax.random.split(key)
+    with contextlib.closing(environment.open(num_worlds)) as episodes:
+        seed = int(jax.random.randint(seed_key, (), 0, 2**31 - 1))
+        agent = Outside(trainer, environment, episodes, seed)
+        mind, call = agent.mind(state), 0
+        while min(map(len, played)) < each:
+            steps = agent.collect(mind, STEPS_AT_A_TIME, jax.random.fold_in(acting_key, call), greedy=greedy)
+            call += 1
+            is_valid = np.asarray(steps.is_valid)
+            ends = (steps.terminated | steps.truncated) & is_valid
+            for time in range(STEPS_AT_A_TIME):
+                lengths += is_valid[time]
+                for index in np.flatnonzero(ends[time]):
+                    played[index].append((float(steps.episode_return[time, index]), int(lengths[index])))
+                    lengths[index] = 0
+    kept = [episode for one in played for episode in one[:each]][:num_episodes]
+    returns, counts = zip(*kept, strict=True)
+    return Evaluation(np.asarray(returns), np.asarray(counts), np.zeros((num_episodes, 0)))
 
 
 def of_first_episode(steps: Steps) -> Bool[Array, "time worlds"]:

@@ -8,16 +8,20 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from gemax.agent.acting import unroll
+from gemax.agent.acting import action_before, unroll_memory, values_after
+from gemax.agent.distributions import ActionDistribution
 from gemax.agent.losses import LossSettings, Trace, actor_critic_loss
 from gemax.core.entropy import shannon_entropy
-from gemax.networks import AgentNetwork, Inputs, Parameters
+from gemax.environments.base import Environment
+from gemax.networks import AgentNetwork, Inputs, Memory, Parameters
 from gemax.rewards.base import IntrinsicReward
 from gemax.training.centring import Centring, update_centring
-from gemax.training.collect import Eyes, Steps, collect, rollout_of, start
+from gemax.training.collect import Eyes, Steps, collect, first_position, rollout_of, start
 from gemax.training.config import Config
 from gemax.training.state import (
     RETURNS_KEPT,
+    Arrived,
+    Position,
     Tally,
     TrainState,
     Window,
@@ -26,7 +30,7 @@ from gemax.training.state import (
     tally_visits,
 )
 from gemax.training.traces import empty_window, extend, latest
-from gemax.types import Metrics, Tree
+from gemax.types import ActionSpec, Metrics, Tree
 from gemax.worlds.base import World
 
 
@@ -34,8 +38,12 @@ class Trainer(NamedTuple):
     """The parts that a configuration names, put together. Nothing in here changes."""
 
     config: Config
-    world: World
+    world: World | Environment
     eyes: Eyes
+    spec: ActionSpec
+    """What the agent can do."""
+    actions: ActionDistribution
+    """How it chooses."""
     network: AgentNetwork
     optimiser: optax.GradientTransformation
     reward: IntrinsicReward
@@ -48,24 +56,42 @@ def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
     """Before the first update."""
     config, world, centring = trainer.config, trainer.world, trainer.centring
     agent_key, reward_key, worlds_key, run_key = jax.random.split(key, 4)
-    position = start(world, trainer.eyes, trainer.network, config.num_worlds, worlds_key)
+    position = _first_position(trainer, worlds_key)
     rows = trainer.eyes.observations(centring, position.seen[None]).rows
     parameters = trainer.network.init(agent_key, rows)
     return TrainState(
         update=jnp.zeros((), int),
         key=run_key,
         position=position,
-        window=empty_window(position, config.trace_length - config.trace_period),
+        window=first_window(trainer, position),
         parameters=parameters,
         optimiser=trainer.optimiser.init(parameters),
         reward=trainer.reward.init(reward_key, rows, config.num_worlds),
         centring=centring,
-        tally=Tally(jnp.zeros(world.places.number), jnp.zeros(RETURNS_KEPT), jnp.zeros((), int)),
+        tally=Tally(
+            jnp.zeros(world.places.number if world.places else 0), jnp.zeros(RETURNS_KEPT), jnp.zeros((), int)
+        ),
     )
+
+
+def _first_position(trainer: Trainer, key: PRNGKeyArray) -> Position:
+    """At the start of episodes. In environments nothing was seen yet: whoever opens them puts that in."""
+    world, num_worlds = trainer.world, trainer.config.num_worlds
+    if isinstance(world, World):
+        return start(world, trainer.eyes, trainer.network, num_worlds, key)
+    seen = jnp.zeros((num_worlds, *world.observation.shape), world.observation.dtype)
+    return first_position(world.actions, trainer.network, (), seen)
+
+
+def first_window(trainer: Trainer, position: Position) -> Window:
+    """Before any step."""
+    num_steps = trainer.config.trace_length - trainer.config.trace_period
+    return empty_window(position, num_steps, keeps_arrived=isinstance(trainer.world, Environment))
 
 
 def update(trainer: Trainer, state: TrainState) -> tuple[TrainState, Metrics]:
     """One update: collects steps in the worlds, and learns from them."""
+    assert isinstance(trainer.world, World), "environments are stepped on the host: see `outside`"
     key, collect_key, learn_key = jax.random.split(state.key, 3)
     position, steps = collect(
         trainer.world,
@@ -88,10 +114,13 @@ def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) 
     intrinsic, reward_state, reward_metrics = trainer.reward.step(state.reward, rollout, key)
     extrinsic = 0.0 if config.reward_free else steps.reward
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
-    window = extend(state.window, steps, mixed)
+    window = extend(state.window, steps, mixed, _arrived(trainer, steps))
     parameters, optimiser, agent_metrics = agent_step(trainer, state, window)
-    tally = tally_returns(state.tally, steps.episode_return, steps.terminated | steps.truncated)
-    tally = tally_visits(tally, steps.square, config.visit_decay)
+    ends = steps.terminated | steps.truncated
+    ends = ends if steps.is_valid is None else ends & steps.is_valid
+    tally = tally_returns(state.tally, steps.episode_return, ends)
+    if trainer.world.places is not None:
+        tally = tally_visits(tally, steps.square, config.visit_decay)
     state = state._replace(
         update=state.update + 1,
         window=latest(window, config.trace_length - config.trace_period),
@@ -131,7 +160,7 @@ def actor_critic_step(
     """Policy and value learn from a window: their parameters and their optimiser's state after it."""
 
     def loss(parameters: Parameters):
-        logits, values = _unroll_window(trainer, parameters, state, window)
+        outputs, value_t, value_tp1 = _unroll_window(trainer, parameters, state, window)
         trace = Trace(
             window.action,
             window.log_probability,
@@ -140,7 +169,7 @@ def actor_critic_step(
             window.bootstraps,
             window.is_valid,
         )
-        return actor_critic_loss(logits[:-1], values[:-1], values[1:], trace, trainer.loss)
+        return actor_critic_loss(outputs, value_t, value_tp1, trace, trainer.loss, trainer.actions)
 
     (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(state.parameters)
     updates, optimiser = trainer.optimiser.update(gradient, state.optimiser, state.parameters)
@@ -149,7 +178,10 @@ def actor_critic_step(
 
 
 def _unroll_window(trainer: Trainer, parameters: Parameters, state: TrainState, window: Window):
-    """Logits and values of the window's steps, and of the position after them, whose value stands for the rest."""
+    """The policy's outputs and the values of the window's steps, and the values of what they led to.
+
+    The last step led to the position after the window, whose value stands for the rest.
+    """
     position = state.position
     seen, inputs, is_first = jax.tree.map(
         lambda steps, after: jnp.concatenate([steps, after[None]]),
@@ -158,7 +190,39 @@ def _unroll_window(trainer: Trainer, parameters: Parameters, state: TrainState, 
     )
     memory = jax.tree.map(lambda leaf: leaf[0], window.memory)
     observations = trainer.eyes.observations(state.centring, seen)
-    return unroll(trainer.network, parameters, observations, inputs, is_first, memory)
+    memories = unroll_memory(trainer.network, parameters, observations, inputs, is_first, memory)
+    outputs, values = trainer.network.heads(parameters, memories.hidden)
+    return (
+        outputs[:-1],
+        values[:-1],
+        _values_arrived(trainer, parameters, state, window, memories, values[1:]),
+    )
+
+
+def _values_arrived(
+    trainer: Trainer,
+    parameters: Parameters,
+    state: TrainState,
+    window: Window,
+    memories: Memory,
+    value_next: Float[Array, "time worlds"],
+) -> Float[Array, "time worlds"]:
+    """What each step led to is what the next one saw, except where an episode was cut short and another one began."""
+    if window.arrived is None:
+        return value_next
+    observations = trainer.eyes.observations(state.centring, window.arrived.seen)
+    memory = Memory(*(leaf[:-1] for leaf in memories))
+    value = values_after(trainer.network, parameters, observations, Inputs(*window.arrived.inputs), memory)
+    return jnp.where(window.ends, value, value_next)
+
+
+def _arrived(trainer: Trainer, steps: Steps) -> Arrived | None:
+    """What each step led to, where episodes may be cut short whose worth goes on."""
+    world = trainer.world
+    if isinstance(world, World):
+        return None
+    time = jnp.minimum(steps.inputs.time + 1, world.horizon)
+    return Arrived(steps.arrived, Inputs(action_before(world.actions, steps.action), steps.reward, time))
 
 
 def _centring_after(trainer: Trainer, centring: Centring, steps: Steps) -> Centring:
@@ -169,11 +233,12 @@ def _centring_after(trainer: Trainer, centring: Centring, steps: Steps) -> Centr
 
 
 def _tally_metrics(state: TrainState) -> Metrics:
+    earned = {"return": mean_return(state.tally), "episodes": state.tally.num_returns.astype(float)}
     visits, total = state.tally.visits, jnp.sum(state.tally.visits)
+    if not len(visits):
+        return earned
     probability = visits / jnp.maximum(total, 1e-12)
-    return {
-        "return": mean_return(state.tally),
-        "episodes": state.tally.num_returns.astype(float),
+    return earned | {
         "visitation_entropy": shannon_entropy(probability),
         "coverage": jnp.mean(probability > 0.01 / len(visits)),
     }

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 from typing import Any
 
-from gemax.training.config import Config, Preset
+from gemax.training.config import Config, Preset, is_environment
 
 LAPTOP: dict[str, dict[str, Any]] = {
     "two-rooms": {"updates": 500},
@@ -42,6 +42,17 @@ LAPTOP: dict[str, dict[str, Any]] = {
     },
 }
 """What the `laptop` preset has for each world."""
+
+ENVIRONMENT: dict[str, Any] = {
+    "updates": 2000,
+    "num_worlds": 16,
+    "trace_length": 32,
+    # Steps on the host are dear, and updates go on beside them: every step is learned from four times.
+    "trace_period": 8,
+    "discount": 0.99,
+    "horizon": 1000,
+}
+"""What the `laptop` preset has for `gym:` environments, of which nothing is known."""
 
 PAPER_COMMON: dict[str, Any] = {
     "observation": "pixels",
@@ -144,5 +155,7 @@ def configure(world: str, preset: Preset = "laptop", **changes: Any) -> Config:
 def _values(world: str, preset: Preset) -> dict[str, Any]:
     if preset == "paper":
         return PAPER_COMMON | PAPER.get(world, _PAPER_ROOMS)
+    if is_environment(world):
+        return ENVIRONMENT
     # An unknown preset is refused by the configuration, with the names of those there are.
     return LAPTOP.get(world, {})

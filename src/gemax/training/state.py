@@ -28,6 +28,13 @@ class Position(NamedTuple):
     """What the episode has earned so far."""
 
 
+class Arrived(NamedTuple):
+    """What an action led to, as the agent would see it if it went on: at the end of an episode, before any reset."""
+
+    seen: Shaped[Array, "time worlds *shape"]
+    inputs: Inputs
+
+
 class Window(NamedTuple):
     """The last steps of every world, for the actor-critic. All fields are [time, worlds, ...]."""
 
@@ -35,13 +42,15 @@ class Window(NamedTuple):
     inputs: Inputs
     is_first: Bool[Array, "time worlds"]
     memory: Memory
-    action: Int[Array, "time worlds"]
+    action: Shaped[Array, "time worlds *parts"]
     log_probability: Float[Array, "time worlds"]
     reward: Float[Array, "time worlds"]
     """Extrinsic and intrinsic, mixed."""
     ends: Bool[Array, "time worlds"]
     bootstraps: Bool[Array, "time worlds"]
     is_valid: Bool[Array, "time worlds"]
+    arrived: Arrived | None = None
+    """For environments whose time limit is not part of the task: what a cut episode is worth beyond it."""
 
 
 class Tally(NamedTuple):

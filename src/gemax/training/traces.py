@@ -6,12 +6,12 @@ from jaxtyping import Array, Float
 
 from gemax.networks import Inputs, Memory
 from gemax.training.collect import Steps
-from gemax.training.state import Position, Window
+from gemax.training.state import Arrived, Position, Window
 from gemax.types import Tree
 
 
-def empty_window(position: Position, num_steps: int) -> Window:
-    """Steps that never happened, to be pushed out by the first that do."""
+def empty_window(position: Position, num_steps: int, *, keeps_arrived: bool = False) -> Window:
+    """Steps that never happened, to be pushed out by the first that do; with `arrived` if it is kept."""
 
     def repeated(tree: Tree) -> Tree:
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[None], (num_steps, *leaf.shape)), tree)
@@ -22,18 +22,20 @@ def empty_window(position: Position, num_steps: int) -> Window:
         inputs=repeated(position.inputs),
         is_first=jnp.ones(shape, bool),
         memory=repeated(position.memory),
-        action=jnp.zeros(shape, jnp.int32),
+        action=jnp.zeros_like(repeated(position.inputs.previous_action)),
         log_probability=jnp.zeros(shape),
         reward=jnp.zeros(shape),
         ends=jnp.ones(shape, bool),
         bootstraps=jnp.zeros(shape, bool),
         is_valid=jnp.zeros(shape, bool),
+        arrived=Arrived(repeated(position.seen), repeated(position.inputs)) if keeps_arrived else None,
     )
 
 
-def extend(window: Window, steps: Steps, reward: Float[Array, "time worlds"]) -> Window:
+def extend(
+    window: Window, steps: Steps, reward: Float[Array, "time worlds"], arrived: Arrived | None = None
+) -> Window:
     """The window with the new steps at its end; the oldest are not yet pushed out."""
-    # The worlds' horizon is part of their task, and the agent sees the time: nothing is worth anything after it.
     ends = steps.terminated | steps.truncated
     new = Window(
         seen=steps.seen,
@@ -44,8 +46,11 @@ def extend(window: Window, steps: Steps, reward: Float[Array, "time worlds"]) ->
         log_probability=steps.log_probability,
         reward=reward,
         ends=ends,
-        bootstraps=~ends,
-        is_valid=jnp.ones_like(ends),
+        # The worlds' horizon is part of their task, and the agent sees the time: nothing is worth anything after it.
+        # Others say that an episode was cut short, and the value of what it led to stands for the rest.
+        bootstraps=~ends if arrived is None else ~steps.terminated,
+        is_valid=jnp.ones_like(ends) if steps.is_valid is None else steps.is_valid,
+        arrived=arrived,
     )
     return jax.tree.map(lambda old, new: jnp.concatenate([old, new]), window, new)
 

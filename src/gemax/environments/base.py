@@ -1,0 +1,71 @@
+"""An environment as training knows it: facts, and a way to open many of it side by side. It asks for no Gymnasium."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from gemax.types import ActionSpec
+from gemax.worlds.base import ObservationSpec
+
+HostArray: TypeAlias = Any
+"""An array of NumPy. Compiled functions take it like one of jax, of which type checkers know nothing."""
+
+
+class Arrival(NamedTuple):
+    """What a step led to in every environment, and where each goes on from. All fields are [environments, ...]."""
+
+    arrived: HostArray
+    """The observation after the action: at the end of an episode the terminal one."""
+    reward: HostArray
+    terminated: HostArray
+    truncated: HostArray
+    """Never true together with `terminated`."""
+    current: HostArray
+    """What the next action is chosen from."""
+    is_first: HostArray
+    """Whether that starts an episode."""
+    happened: HostArray
+    """False where an environment used the step to start its next episode: there was no action, and all but
+    `current` and `is_first` means nothing."""
+
+
+@runtime_checkable
+class Episodes(Protocol):
+    """Environments side by side, whose episodes follow one another."""
+
+    def reset(self, seed: int) -> HostArray:
+        """Starts an episode in all of them; gives what they show."""
+        ...
+
+    def step(self, action: HostArray) -> Arrival:
+        """Takes an action in each of them."""
+        ...
+
+    def close(self) -> None:
+        """Ends them all. To close again does no harm."""
+        ...
+
+
+class Environment(NamedTuple):
+    """Facts about an environment that is stepped on the host. Where a `World` has a fact too, it has the same name."""
+
+    name: str
+    observation: ObservationSpec
+    actions: ActionSpec
+    horizon: int
+    """Steps of an episode, as far as known; the time is not told apart beyond it."""
+    solved_return: float
+    """The mean return from which it counts as solved; infinite where nobody says."""
+    open: Callable[[int], Episodes]
+    """Opens so many of it."""
+    read: Callable[[Any], np.ndarray]
+    """One observation as the networks take it."""
+    write: Callable[[np.ndarray], Any]
+    """One action of the policy as the environment takes it."""
+    notes: tuple[str, ...] = ()
+    """What a user should know before the run starts."""
+    places: None = None
+    finite: None = None
+    time_feature: None = None
+    shortest_episode: int = 1

@@ -1,0 +1,234 @@
+import os
+import signal
+import warnings
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from tests.environments.toys import FAULTS, Counting, Faulty, Showing
+
+from gemax.environments.faults import EnvironmentFault, time_limit
+from gemax.environments.opening import environment_of
+
+NUMBER, STEPS = 3, 40
+ACTIONS = np.random.default_rng(0).integers(2, size=(STEPS * 2, NUMBER))
+
+
+def plain_loop(index, seed):
+    """The transitions of one environment, as anybody would write it: one action each, resets in between."""
+    env = Counting()
+    observation, _ = env.reset(seed=seed + index)
+    is_first, transitions = True, []
+    actions = iter(range(len(ACTIONS)))
+    for step in actions:
+        arrived, reward, terminated, truncated, _ = env.step(ACTIONS[step, index])
+        transitions.append((observation, arrived, reward, terminated, truncated and not terminated, is_first))
+        observation, is_first = arrived, False
+        if terminated or truncated:
+            observation, _ = env.reset()
+            is_first = True
+    return transitions
+
+
+def outside(make, num_steps=STEPS, **settings):
+    """The transitions of every environment through ours; where nothing happened the action waits for the next step."""
+    episodes = environment_of("test", make, horizon=50, **settings).open(NUMBER)
+    observation, is_first = episodes.reset(7), np.ones(NUMBER, bool)
+    taken, transitions = np.zeros(NUMBER, int), [[] for _ in range(NUMBER)]
+    for _ in range(num_steps):
+        arrival = episodes.step(ACTIONS[taken, np.arange(NUMBER)])
+        for i in np.flatnonzero(arrival.happened):
+            transitions[i].append(
+                (
+                    observation[i],
+                    arrival.arrived[i],
+                    arrival.reward[i],
+                    arrival.terminated[i],
+                    arrival.truncated[i],
+                    is_first[i],
+                )
+            )
+        taken += arrival.happened
+        observation, is_first = arrival.current, arrival.is_first
+    episodes.close()
+    return transitions
+
+
+def assert_same_transitions(transitions):
+    for index, ours in enumerate(transitions):
+        assert len(ours) > STEPS // 2
+        for one, other in zip(ours, plain_loop(index, 7), strict=False):
+            for mine, theirs in zip(one, other, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+        assert any(terminated for *_, terminated, _, _ in ours)
+        assert any(truncated for *_, truncated, _ in ours)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_every_way_to_reset_gives_the_transitions_of_a_plain_loop(mode):
+    assert_same_transitions(outside(partial(SyncVectorEnv, [Counting] * NUMBER, autoreset_mode=mode)))
+
+
+def test_single_environments_give_the_transitions_of_a_plain_loop():
+    assert_same_transitions(outside(Counting))
+
+
+def test_environments_in_processes_give_the_transitions_of_a_plain_loop():
+    assert_same_transitions(outside(Counting, workers="async"))
+
+
+def test_a_vector_environment_that_does_not_say_when_it_resets_is_refused():
+    def make():
+        vector = SyncVectorEnv([Counting] * NUMBER)
+        del vector.metadata["autoreset_mode"]
+        return vector
+
+    with pytest.raises(ValueError, match="must say when it resets"):
+        environment_of("test", make, horizon=5).open(NUMBER)
+
+
+def test_a_vector_environment_of_another_size_is_refused():
+    environment = environment_of("test", partial(SyncVectorEnv, [Counting] * 2), horizon=5)
+    with pytest.raises(ValueError, match="num_worlds must be the 2 environments"):
+        environment.open(NUMBER)
+
+
+def run_faulty(make, **settings):
+    episodes = environment_of("test", make, horizon=50, **settings).open(NUMBER)
+    try:
+        episodes.reset(0)
+        for _ in range(10):
+            episodes.step(np.zeros(NUMBER, int))
+    finally:
+        episodes.close()
+
+
+class SecondIsFaulty:
+    """The environment with index 1 goes wrong; the first one made is the one that is looked at."""
+
+    def __init__(self, fault):
+        self._fault, self._made = fault, 0
+
+    def __call__(self):
+        self._made += 1
+        return Faulty(self._fault) if self._made == 3 else Counting()
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "four", "raises"])
+def test_a_fault_names_the_environment_the_step_and_what_was_expected(fault):
+    with pytest.raises(EnvironmentFault, match=r"environment 1, step \d of episode \d, step\(0\)") as caught:
+        run_faulty(SecondIsFaulty(fault))
+    expected = {
+        "nan": "must be finite; got nan at [0]",
+        "infinite": "must be finite; got inf at [0]",
+        "shape": "must have the shape (2,); got (3,)",
+        "dtype": "must be float32; got <U1",
+        "range": "from -1000.0 to 1000.0; got 1000000000.0 at [0]",
+        "reward nan": "reward that is a finite number; got nan",
+        "reward none": "reward that is a finite number; got None",
+        "reward text": "reward that is a finite number; got 'one'",
+        "four": "must return 5 values; got 4 values",
+        "raises": "raised RuntimeError: the robot fell over",
+    }
+    assert expected[fault] in str(caught.value)
+
+
+@pytest.mark.parametrize("fault", ["nan", "range", "reward nan"])
+def test_vector_environments_of_others_are_looked_at_too(fault):
+    def make():
+        return SyncVectorEnv([Counting, partial(Faulty, fault), Counting])
+
+    with pytest.raises(EnvironmentFault, match=r"environment 1, step 3: .*must"):
+        run_faulty(make)
+
+
+def test_an_environment_that_hangs_is_named_when_its_time_is_over():
+    with pytest.raises(EnvironmentFault, match=r"environment 1, step 3 .*did not answer within 0.5 s"):
+        run_faulty(SecondIsFaulty("hangs"), timeout_seconds=0.5)
+
+
+def test_a_time_limit_leaves_the_alarms_of_others_as_they_were():
+    before = signal.getsignal(signal.SIGALRM)
+    with time_limit(5.0, lambda: EnvironmentFault("late")):
+        pass
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+class Dying(Counting):
+    def step(self, action):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+# Gymnasium warns of what went on in its processes, which nobody needs to be told twice.
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            partial(Faulty, "raises"),
+            r"environment \d, step \d of episode \d, .*RuntimeError: the robot fell over",
+        ),
+        (partial(Faulty, "hangs"), r"environment 0, 1, 2, step 3: did not answer within 3 s"),
+        (Dying, r"environment \d: its process \(\d+\) died of signal 9"),
+    ],
+)
+def test_faults_in_processes_are_named_too_and_leave_no_process_behind(make, words, capfd):
+    with pytest.raises(EnvironmentFault, match=words):
+        run_faulty(make, workers="async", timeout_seconds=3.0)
+    import multiprocessing
+
+    assert not multiprocessing.active_children()
+
+
+def test_observations_of_another_precision_are_cast_with_one_warning():
+    class Double(Counting):
+        def _observation(self):
+            return super()._observation().astype(np.float64)
+
+    with pytest.warns(UserWarning, match="float64 where their space says float32") as caught:
+        run_faulty(Double)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Dict({"image": spaces.Box(0, 255, (7, 7, 3), np.uint8), "mission": spaces.Text(5)}),
+        spaces.Tuple((spaces.Discrete(3), spaces.MultiBinary(2))),
+    ],
+)
+@pytest.mark.parametrize("mode", [None, *AutoresetMode])
+def test_spaces_made_of_others_pass_every_way_to_reset(space, mode):
+    make = partial(Showing, space)
+    if mode is not None:
+        make = partial(SyncVectorEnv, [make] * NUMBER, autoreset_mode=mode)
+    environment = environment_of("test", make, horizon=50)
+    episodes = environment.open(NUMBER)
+    assert episodes.reset(0).shape == (NUMBER, *environment.observation.shape)
+    for _ in range(10):
+        arrival = episodes.step(np.zeros(NUMBER, int))
+        assert arrival.arrived.shape == arrival.current.shape == (NUMBER, *environment.observation.shape)
+    episodes.close()
+
+
+def test_facts_come_from_gymnasiums_registry():
+    environment = environment_of("test", lambda: gymnasium.make("gemax-test/Counting-v0"), horizon=7)
+    assert (environment.horizon, environment.solved_return) == (50, 3.0)
+    environment = environment_of("test", Counting, horizon=7)
+    assert (environment.horizon, environment.solved_return) == (7, float("inf"))
+
+
+def test_an_environment_that_cannot_be_made_says_why():
+    def make():
+        raise OSError("no such robot")
+
+    with pytest.raises(EnvironmentFault, match="test could not be made: OSError: no such robot"):
+        environment_of("test", make, horizon=7)
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ValueError, match="must make a gymnasium environment; got dict"),
+    ):
+        environment_of("test", dict, horizon=7)  # pyright: ignore[reportArgumentType]

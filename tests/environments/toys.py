@@ -1,0 +1,90 @@
+"""Environments for tests: one that counts, and one that goes wrong when it is told to."""
+
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+FAULTS = {
+    "nan": (np.array([np.nan, 0.0], np.float32), 0.0),
+    "infinite": (np.array([np.inf, 0.0], np.float32), 0.0),
+    "shape": (np.zeros(3, np.float32), 0.0),
+    "dtype": (np.array(["a", "b"]), 0.0),
+    "range": (np.array([1e9, 0.0], np.float32), 0.0),
+    "reward nan": (np.zeros(2, np.float32), float("nan")),
+    "reward none": (np.zeros(2, np.float32), None),
+    "reward text": (np.zeros(2, np.float32), "one"),
+}
+
+
+class Counting(gymnasium.Env):
+    """Shows a number of the episode and the step in it, and pays the step and the action.
+
+    Episodes end at different times, by their length or because time is over, one step after the start at the least.
+    """
+
+    observation_space = spaces.Box(-1000.0, 1000.0, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, limit: int = 5) -> None:
+        self._limit = limit
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._number = int(self.np_random.integers(1000))
+        self._length, self._step = int(self.np_random.integers(1, 8)), 0
+        return self._observation(), {}
+
+    def step(self, action):
+        self._step += 1
+        terminated, truncated = self._step >= self._length, self._step >= self._limit
+        return self._observation(), float(self._step + action), terminated, truncated, {}
+
+    def _observation(self):
+        return np.array([self._number, self._step], np.float32)
+
+
+class Faulty(Counting):
+    """Goes wrong at a given step, counted over all episodes."""
+
+    def __init__(self, fault: str, at: int = 3) -> None:
+        super().__init__()
+        self._fault, self._at, self._steps = fault, at, 0
+
+    def step(self, action):
+        self._steps += 1
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self._steps == self._at:
+            if self._fault == "raises":
+                raise RuntimeError("the robot fell over")
+            if self._fault == "hangs":
+                time.sleep(1000)
+            if self._fault == "four":
+                return observation, reward, terminated, info
+            observation, reward = FAULTS[self._fault]
+        return observation, reward, terminated, truncated, info
+
+
+class Showing(gymnasium.Env):
+    """Shows whatever a space may hold, and takes whatever another one may."""
+
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space | None = None) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space or spaces.Discrete(2)
+        self._step = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self._step = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self._step += 1
+        return self.observation_space.sample(), 0.0, False, self._step == 4, {}
+
+
+gymnasium.register("gemax-test/Counting-v0", entry_point=Counting, max_episode_steps=50, reward_threshold=3.0)
