@@ -13,7 +13,7 @@ test: check
 	$(BIN)/python -m pytest
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow --numprocesses=0 --timeout=3600
+	JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= $(BIN)/python -m pytest -m slow --numprocesses=0 --timeout=3600
 
 # Other people's libraries that bring many more along live in an environment of their own.
 test-peers: .venv-peers/.installed

@@ -1,4 +1,5 @@
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from gemax.training.learn import initial_state, intrinsic_weight, learn, update
 from gemax.training.loop import NumericalError, begin, check_finite, train, updates_in_a_call
 from gemax.training.presets import configure
 from gemax.training.state import RETURNS_KEPT, Tally, mean_return, tally_returns
+from gemax.worlds.registry import WORLDS
 
 SMALL = {
     "num_worlds": 8, "trace_length": 6, "trace_period": 6, "lstm_size": 8, "torso_size": 16, "head_size": 8,
@@ -41,6 +43,18 @@ def test_every_world_trains(world):
     assert int(state.update) == 4
     assert all(np.isfinite(value) for value in metrics.values())
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.parameters))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_an_update_leaves_all_types_as_they_are_so_that_it_is_compiled_once(world):
+    trainer = assemble(small(world))
+    before = jax.eval_shape(partial(initial_state, trainer), jax.random.key(0))
+    after, _ = jax.eval_shape(partial(update, trainer), before)
+    assert types_of(after) == types_of(before)
+
+
+def types_of(tree):
+    return [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(tree)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from gemax.runs.directory import RunDirectory, read_metrics
 from gemax.runs.files import write_arrays
-from gemax.runs.report import evaluate_run, load_run
+from gemax.runs.report import load_run, report_of
 from gemax.training.centring import centre
 from gemax.training.config import Config, config_from
 from gemax.training.learn import Trainer
@@ -62,12 +62,12 @@ def name_of(config: Config) -> str:
     return f"{config.world}-{config.method}-{config.seed}-{digest}"
 
 
-def record_of(path: Path) -> Record:
+def record_of(path: Path, num_episodes: int) -> Record:
     """Reads a finished run, and plays with its policy."""
     loaded = load_run(path)
     state = loaded.states[loaded.trainer.config.seed]
     summary = RunDirectory(path).read_summary()
-    evaluation = evaluate_run(path, EPISODES, 0, lambda words: None, {"sampled": False})["sampled"]
+    evaluation = report_of(loaded, num_episodes, 0, {"sampled": False})["sampled"]
     lines = read_metrics(path / "metrics.jsonl")
     curves = {
         name: np.asarray([np.nan if line[name] is None else line[name] for line in lines], np.float32)

@@ -18,7 +18,7 @@ from gemax.runs.locks import locked
 from gemax.runs.signals import listening
 from gemax.training.config import Config
 
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_LOOKS = 0.1
 UNFINISHED = "unfinished"
 
 

@@ -12,6 +12,10 @@ from pathlib import Path
 WANTED, RUN, LOG, COMPILED = "wanted.json", "run", "log.txt", "compiled"
 DONE, STOPPED = "done", "stopped"
 """Answers of a worker; any other one says what went wrong."""
+FEW_EPISODES = 16
+"""That the policy of a quick run plays in the end."""
+QUICKER_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false"
+"""Half the time, on top of no optimisation."""
 
 
 class Worker:
@@ -56,6 +60,8 @@ def serve(connection: Connection, cores: list[int], compiled: str, quick: bool) 
     os.setsid()
     # Before jax counts them.
     os.sched_setaffinity(0, cores)
+    if quick:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICKER_TO_COMPILE}"
     import jax
 
     # Seeds differ in numbers only: what was compiled for one serves all.
@@ -69,16 +75,18 @@ def serve(connection: Connection, cores: list[int], compiled: str, quick: bool) 
         except (EOFError, ConnectionResetError):
             return
         with (unfinished / LOG).open("w") as log, _said_to(log.fileno()):
-            answer = make_run(unfinished, record)
+            answer = make_run(unfinished, record, quick)
         if answer == DONE:
             shutil.rmtree(unfinished)
         connection.send(answer)
-        jax.clear_caches()
+        if not quick:
+            # Large programs, and hundreds of runs.
+            jax.clear_caches()
 
 
-def make_run(unfinished: Path, record: Path) -> str:
-    """Trains from wherever the run is, and keeps its record."""
-    from gemax.experiments.records import record_of, save_record
+def make_run(unfinished: Path, record: Path, quick: bool) -> str:
+    """Trains from wherever the run is, plays with its policy and keeps the record."""
+    from gemax.experiments.records import EPISODES, record_of, save_record
     from gemax.runs.session import resume, start_run
     from gemax.training.assemble import assemble
     from gemax.training.config import config_from
@@ -86,13 +94,14 @@ def make_run(unfinished: Path, record: Path) -> str:
     run = unfinished / RUN
     try:
         if (run / "config.json").exists():
-            outcome = resume(run)
+            outcome = resume(run, pictures=False)
         else:
             shutil.rmtree(run, ignore_errors=True)
-            outcome = start_run(assemble(config_from(json.loads((unfinished / WANTED).read_text()))), run)
+            config = config_from(json.loads((unfinished / WANTED).read_text()))
+            outcome = start_run(assemble(config), run, pictures=False)
         if outcome.stopped_by is not None:
             return STOPPED
-        save_record(record, record_of(run))
+        save_record(record, record_of(run, FEW_EPISODES if quick else EPISODES))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return DONE

@@ -192,11 +192,13 @@ def update_moments(
 
     Bias-corrected, as in `core.normaliser`: after one batch the moments are those of the batch.
     """
-    is_finite = jnp.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))
+    differences = rows - moments.mean[None]
+    # Not asked of the rows, which may be constants: XLA would take seconds to find out for itself.
+    is_finite = jnp.isfinite(differences).all(axis=tuple(range(1, rows.ndim)))
     share = probability_of(jnp.where(is_finite, visits, 0.0))
     share = share.reshape((-1,) + (1,) * (rows.ndim - 1))
     # A mean of differences from the old mean: where nothing differs it is exactly zero.
-    surprise = _sum(share, rows - moments.mean[None])
+    surprise = _sum(share, differences)
     batch_variance = _sum(share, (rows - (moments.mean + surprise)[None]) ** 2)
     weight = decay * moments.weight + 1.0
     step_size = 1.0 / weight

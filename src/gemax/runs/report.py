@@ -56,9 +56,19 @@ def evaluate_run(
     """Plays with the policy of a run, or of each of its seeds, and writes `evaluation.json` into it."""
     if num_episodes < 2:
         raise ValueError(f"episodes must be at least 2, for an interval; got {num_episodes}.")
-    trainer, states, messages = load_run(path, own)
-    for message in messages:
+    loaded = load_run(path, own)
+    for message in loaded.messages:
         tell(message)
+    report = report_of(loaded, num_episodes, seed, kinds)
+    write_json(path / "evaluation.json", report)
+    return report
+
+
+def report_of(
+    loaded: LoadedRun, num_episodes: int, seed: int, kinds: Mapping[str, bool] = KINDS
+) -> dict[str, Any]:
+    """What the policy does, or that of each seed and all of them in the mean."""
+    trainer, states, _ = loaded
     finite = trainer.world.finite
     ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy
     reports = {
@@ -71,7 +81,6 @@ def evaluate_run(
     else:
         report |= {kind: _mean_over_seeds([numbers[kind] for numbers in reports.values()]) for kind in kinds}
         report["seeds"] = [{"seed": trained} | numbers for trained, numbers in reports.items()]
-    write_json(path / "evaluation.json", report)
     return report
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gemax.environments.base import Environment
 from gemax.runs.directory import CONFIG, RunDirectory, holds_a_run, open_below
 from gemax.training.config import Config, is_environment
-from gemax.training.learn import Trainer
+from gemax.training.learn import Trainer, initial_state
 from gemax.training.loop import begin, begin_together, state_of_seed, train, train_together
 from gemax.training.outside import train_outside
 from gemax.training.state import TrainState
@@ -31,7 +31,10 @@ def begin_seeds(trainer: Trainer) -> TrainState:
 
 def shapes(trainer: Trainer) -> TrainState:
     """What a state of this run looks like, without computing one."""
-    return jax.eval_shape(partial(begin_seeds, trainer))
+    first, key = partial(initial_state, trainer), jax.random.key(0)
+    if trainer.config.seeds == 1:
+        return jax.eval_shape(first, key)
+    return jax.eval_shape(jax.vmap(first), jax.random.split(key, trainer.config.seeds))
 
 
 def train_seeds(

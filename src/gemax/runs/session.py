@@ -60,6 +60,8 @@ class Session:
     """The directory of each seed; of a lone one, the run itself."""
     ceiling: float | None
     """The largest entropy of visits; None where there are no squares."""
+    pictures: bool
+    """Whether any are drawn in the end."""
     tell: Tell
 
 
@@ -69,6 +71,7 @@ def start_run(
     *,
     watch: Watch | None = None,
     sinks: Sequence[OpenSink] = (),
+    pictures: bool = True,
     tell: Tell = print,
 ) -> Run:
     """Trains from the beginning, into a new run directory."""
@@ -79,7 +82,7 @@ def start_run(
     refuse_taken(path, config)
     path.parent.mkdir(parents=True, exist_ok=True)
     with create_run(path, dataclasses.asdict(config)) as run:
-        session = _session(trainer, run, tell)
+        session = _session(trainer, run, tell, pictures)
         state = begin_seeds(trainer)
         # Saved at once, so that a run can be resumed whenever it is killed.
         save(run, config, state, seconds=0.0)
@@ -93,6 +96,7 @@ def resume(
     own: Own | None = None,
     watch: Watch | None = None,
     sinks: Sequence[OpenSink] = (),
+    pictures: bool = True,
     tell: Tell = print,
 ) -> Run:
     """Goes on with a run from its newest good checkpoint, bit for bit; to another number of updates if one is given."""
@@ -103,10 +107,10 @@ def resume(
         trainer = assemble(config_from(run.read_config()), own=own)
         if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
             tell("Nothing was saved yet: this run starts from its beginning.")
-            session = _session(_prolonged(trainer, run, 0, updates), run, tell)
+            session = _session(_prolonged(trainer, run, 0, updates), run, tell, pictures)
             return _drive(session, begin_seeds(trainer), 0.0, watch, sinks)
         loaded = load_checkpoint(run.checkpoints, shapes(trainer))
-        session = _session(_prolonged(trainer, run, loaded.update, updates), run, tell)
+        session = _session(_prolonged(trainer, run, loaded.update, updates), run, tell, pictures)
         if loaded.update >= session.trainer.config.updates:
             tell(f"Already at {loaded.update} of {session.trainer.config.updates} updates.")
         for message in [*loaded.messages, *_rewound(session, loaded.update), *not_bit_exact(loaded.facts)]:
@@ -116,14 +120,14 @@ def resume(
         return _drive(session, state, float(loaded.facts["seconds"]), watch, sinks)
 
 
-def _session(trainer: Trainer, run: RunDirectory, tell: Tell) -> Session:
+def _session(trainer: Trainer, run: RunDirectory, tell: Tell, pictures: bool) -> Session:
     seeds = open_seeds(run, trainer.config)
     if isinstance(trainer.world, Environment):
         for note in trainer.world.notes:
             tell(note)
     finite = trainer.world.finite
     ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy
-    return Session(trainer, run, seeds, ceiling, tell)
+    return Session(trainer, run, seeds, ceiling, pictures, tell)
 
 
 def _prolonged(trainer: Trainer, run: RunDirectory, reached: int, updates: int | None) -> Trainer:
@@ -208,11 +212,13 @@ def _conclude(session: Session, state: TrainState, seconds: float) -> dict[str, 
             save_the_last(directory, config, states[seed], seconds)
         summaries[seed] = summary_of_seed(trainer, lines[seed], update, seconds, ceiling)
         directory.write_summary(summaries[seed])
-        draw_pictures(directory.path, trainer, states[seed], lines[seed], ceiling)
+        if session.pictures:
+            draw_pictures(directory.path, trainer, states[seed], lines[seed], ceiling)
     if config.seeds == 1:
         return summaries[config.seed]
     means, update = read_metrics(run.metrics), update_reached(state)
     summary = summary_of_group(trainer, means, update, seconds, ceiling, summaries)
     run.write_summary(summary)
-    draw_group_pictures(run.path, trainer, list(states.values()), means, list(lines.values()), ceiling)
+    if session.pictures:
+        draw_group_pictures(run.path, trainer, list(states.values()), means, list(lines.values()), ceiling)
     return summary

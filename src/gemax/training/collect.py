@@ -166,7 +166,9 @@ def _go_on(
         return jax.vmap(lambda state, seen: look(world, eyes, state, seen))(states, observation)
 
     arrived, over = transition.arrived, transition.is_first
-    episode_return = position.episode_return + arrived.reward
+    # A reward of plain numbers has a weak type, and one that comes back so would have the update compiled twice.
+    reward = arrived.reward.astype(jnp.float32)
+    episode_return = position.episode_return + reward
     num_worlds = over.shape[0]
     steps = Steps(
         seen=position.seen,
@@ -176,7 +178,7 @@ def _go_on(
         memory=position.memory,
         action=action,
         log_probability=log_probability,
-        reward=arrived.reward,
+        reward=reward,
         terminated=arrived.terminated,
         truncated=arrived.truncated,
         square=jax.vmap(world.places.index_of)(transition.arrived_state),
@@ -188,7 +190,7 @@ def _go_on(
         seen=see(states, transition.current.observation),
         inputs=Inputs(
             jnp.where(over, world.num_actions, action),
-            jnp.where(over, 0.0, arrived.reward),
+            jnp.where(over, 0.0, reward),
             jnp.where(over, 0, position.inputs.time + 1),
         ),
         is_first=over,

@@ -1,7 +1,7 @@
 """The training loop: a generator. Writing, drawing and stopping are its caller's business."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import jax
@@ -26,14 +26,20 @@ class NumericalError(Exception):
 
 def begin(trainer: Trainer) -> TrainState:
     """The state before the first update."""
-    return jax.jit(partial(initial_state, trainer))(jax.random.key(trainer.config.seed))
+    return _called_once(partial(initial_state, trainer))(jax.random.key(trainer.config.seed))
 
 
 def begin_together(trainer: Trainer) -> TrainState:
     """The states of all seeds before the first update, stacked: the first axis of every leaf is the seed."""
     first, number = trainer.config.seed, trainer.config.seeds
     keys = jnp.stack([jax.random.key(seed) for seed in range(first, first + number)])
-    return jax.jit(jax.vmap(partial(initial_state, trainer)))(keys)
+    return _called_once(jax.vmap(partial(initial_state, trainer)))(keys)
+
+
+def _called_once(function: Callable) -> Callable:
+    """Compiled with little care: that would take seconds, and what runs once has none to gain."""
+    careless = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    return jax.jit(function, compiler_options=careless)
 
 
 def train(trainer: Trainer, state: TrainState) -> Iterator[tuple[TrainState, dict[str, float]]]:

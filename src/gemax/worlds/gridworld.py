@@ -6,6 +6,7 @@ what the agent sees are tables over these numbers, so that stepping costs next t
 itself: its ceiling, its distances and all of its observations.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -216,9 +217,12 @@ def _model(grid_map: GridMap, tables: Tables, horizon: int) -> FiniteModel:
     )
 
 
+@functools.lru_cache
 def _distances(grid_map: GridMap) -> Int[np.ndarray, "squares squares"]:
     # Keys make no difference to distances, only to the time it takes to find them.
     opened = GridMap(tuple(row.replace("D", ".").replace("K", ".") for row in grid_map.rows), grid_map.rooms)
     squares = opened.open_squares
     steps = [steps_from(opened, square) for square in squares]
-    return np.asarray([[steps_here.get(square, -1) for square in squares] for steps_here in steps])
+    distances = np.asarray([[steps_here.get(square, -1) for square in squares] for steps_here in steps])
+    distances.flags.writeable = False  # shared by all worlds of this map
+    return distances

@@ -9,6 +9,7 @@ cells; without it the map is one room. What lies beyond the edge of the map is w
 The maps of the paper are not in its text: those below are our reconstructions.
 """
 
+import functools
 import re
 from collections import deque
 from pathlib import Path
@@ -102,12 +103,7 @@ class GridMap(NamedTuple):
 
     def squares(self, characters: str) -> tuple[Square, ...]:
         """Where these characters stand, row by row."""
-        return tuple(
-            (row, column)
-            for row, line in enumerate(self.rows)
-            for column, character in enumerate(line)
-            if character in characters
-        )
+        return _where(self.rows, characters)
 
     @property
     def open_squares(self) -> tuple[Square, ...]:
@@ -205,6 +201,17 @@ def steps_from(grid_map: GridMap, start: Square) -> dict[Square, int]:
     for (square, _), needed in steps.items():
         nearest[square] = min(needed, nearest.get(square, needed))
     return nearest
+
+
+@functools.lru_cache
+def _where(rows: tuple[str, ...], characters: str) -> tuple[Square, ...]:
+    # Kept, since every image of a map asks.
+    return tuple(
+        (row, column)
+        for row, line in enumerate(rows)
+        for column, character in enumerate(line)
+        if character in characters
+    )
 
 
 def text_of(path: Path) -> str:
