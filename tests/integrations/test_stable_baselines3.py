@@ -173,6 +173,16 @@ def test_the_environments_reward_can_be_replaced():
     np.testing.assert_allclose(alone["rewards"] - left, 1.0, atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd"])
+@pytest.mark.parametrize("mean", [0.0, 0.25])
+def test_to_be_alive_earns_nothing_on_average_unless_it_is_asked_for(method, mean):
+    asked = {"intrinsic_shift": mean} if mean else {}
+    alone, mixed = trained(), trained(method=method, horizon=3, **asked, **TINY)
+    paid = mixed["rewards"] - alone["rewards"]
+    np.testing.assert_allclose(paid.mean(), mean, atol=1e-6)
+    assert paid.std() > 0
+
+
 @pytest.mark.parametrize("method", ["gem", "ngu-rnd"])
 def test_ppo_learns_with_every_kind_of_memory(method):
     callback = IntrinsicRewardCallback(method, horizon=3, **TINY)

@@ -6,6 +6,7 @@ import pytest
 
 from gemax.networks import mlp, torso_and_heads
 from gemax.rewards.base import no_reward
+from gemax.rewards.centred import centred
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.gem import GemSettings, gem
 from gemax.rewards.gem_recent import gem_recent
@@ -20,6 +21,7 @@ NGU = ngu(mlp((8, 4)), ACTIONS, 5, OPTIMISER, NguSettings(hidden_size=8))
 MEMBERS = {
     "gem": gem(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings()),
     "gem-recent": gem_recent(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings(), capacity=16),
+    "centred": centred(NGU),
     "none": no_reward(),
     "oracle": oracle(ROWS, OracleSettings()),
     "rnd": rnd(mlp((8, 4)), OPTIMISER, RndSettings()),

@@ -7,6 +7,7 @@ from gymnasium import spaces
 from jaxtyping import Int
 
 from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.centred import centred
 from gemax.training.methods import Surroundings, reward_of_method
 from gemax.training.presets import configure
 
@@ -29,7 +30,7 @@ def module_for(
     time_feature: int | None = None,
     settings: dict[str, Any],
 ) -> IntrinsicReward:
-    """The intrinsic reward for observations of this shape.
+    """The intrinsic reward for observations of this shape. Those with a name pay `intrinsic_shift` on average, or zero.
 
     With `few_worlds`, GEM contrasts observations with recent ones from other episodes, in place of other worlds'.
     """
@@ -46,7 +47,7 @@ def module_for(
         raise ValueError(
             f"method must be one of {', '.join(METHODS)}, or an intrinsic reward of your own; got {method!r}.{hint}"
         )
-    config = configure("your environment", method=method, **settings)
+    config = configure("your environment", **{"method": method, "intrinsic_shift": 0.0, **settings})
     surroundings = Surroundings(
         num_actions=_num_actions(method, action_space),
         horizon=horizon,
@@ -55,7 +56,8 @@ def module_for(
         time_feature=time_feature,
         few_worlds=few_worlds,
     )
-    return reward_of_method(config, surroundings)
+    reward = reward_of_method(config, surroundings)
+    return reward if method == "none" else centred(reward, config.intrinsic_shift)
 
 
 def numbered(
