@@ -9,6 +9,7 @@ from gemax.agent.losses import LossSettings
 from gemax.environments.base import Environment
 from gemax.networks import agent_network
 from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.centred import centred
 from gemax.rewards.gem import OwnSimilarity
 from gemax.training.centring import Centring, centre, centring_of_table, empty_centring
 from gemax.training.collect import Eyes
@@ -162,7 +163,11 @@ def _reward(config: Config, world: World | Environment, own: Own) -> IntrinsicRe
         time_feature=world.time_feature,
         shortest_episode=world.shortest_episode,
     )
-    return reward_of_method(config, surroundings, own.similarity)
+    reward = reward_of_method(config, surroundings, own.similarity)
+    if isinstance(world, World) or config.method == "none":
+        return reward
+    # Time limits are interruptions there, goals end episodes, and nothing may be earned by not reaching them.
+    return centred(reward, config.intrinsic_shift)
 
 
 def _num_actions(config: Config, world: World | Environment) -> int:
