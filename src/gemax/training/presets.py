@@ -45,11 +45,12 @@ LAPTOP: dict[str, dict[str, Any]] = {
 
 ENVIRONMENT: dict[str, Any] = {
     "updates": 2000,
-    "num_worlds": 16,
+    "num_worlds": 32,
     "trace_length": 32,
     # Steps on the host are dear, and updates go on beside them: every step is learned from four times.
     "trace_period": 8,
     "discount": 0.99,
+    "intrinsic_shift": 0.0,
     "horizon": 1000,
 }
 """What the `laptop` preset has for `gym:` environments, of which nothing is known."""
