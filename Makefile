@@ -50,7 +50,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks; gymnax and MiniGrid live in an environment of their own.
-.PHONY: bench-worlds bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper
+.PHONY: bench-worlds bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-minigrid
 bench-worlds: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/worlds.py
 
@@ -71,6 +71,9 @@ bench-learning: $(VENV)/.installed
 
 bench-sb3: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/sb3_two_rooms.py
+
+bench-minigrid: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/minigrid.py
 
 bench-wrapper: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/wrapper.py

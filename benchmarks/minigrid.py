@@ -140,7 +140,9 @@ def main() -> None:
             return
         rows.append(work())
         print(json.dumps(rows[-1]), flush=True)
-        write_json(RESULTS, {"command": "make bench-minigrid", "episodes": EPISODES, **provenance(), "rows": rows})
+        write_json(
+            RESULTS, {"command": "make bench-minigrid", "episodes": EPISODES, **provenance(), "rows": rows}
+        )
 
     for task in TASKS:
         for seed in SEEDS:
@@ -151,7 +153,9 @@ def main() -> None:
             for pretrained in (True, False):
                 make(
                     {"task_after": kind, "pretrained": pretrained, "seed": seed},
-                    lambda kind=kind, seed=seed, pretrained=pretrained: first_reward(kind, seed, pretrained=pretrained),
+                    lambda kind=kind, seed=seed, pretrained=pretrained: first_reward(
+                        kind, seed, pretrained=pretrained
+                    ),
                 )
 
 

@@ -5,6 +5,7 @@ import gemax
 run = gemax.train("two-rooms", method="gem", seed=0)
 run = gemax.resume(run.path, updates=1000)
 report = gemax.evaluate(run.path)
+dataset = gemax.collect(run.path)
 action = gemax.load(run.path).act(observation)
 """
 
@@ -15,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 from gemax.version import VERSION
 
 if TYPE_CHECKING:
+    from gemax.integrations.collecting import collect
     from gemax.runs.library import evaluate, resume, train
     from gemax.runs.policy import load
 
 __version__ = VERSION
-__all__ = ["evaluate", "load", "resume", "train"]
+__all__ = ["collect", "evaluate", "load", "resume", "train"]
 
 _HOMES = {
+    "collect": "gemax.integrations.collecting",
     "evaluate": "gemax.runs.library",
     "load": "gemax.runs.policy",
     "resume": "gemax.runs.library",

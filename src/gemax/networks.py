@@ -75,6 +75,8 @@ class AgentNetwork(NamedTuple):
     ]
     """Outputs of the policy, such as logits, and the value."""
     initial_memory: Callable[[int], Memory]
+    ignore_reward: Callable[[Parameters], Parameters]
+    """The same, but the reward before says nothing: for parameters that never learned what it means."""
 
 
 def mlp(sizes: Sequence[int]) -> Network:
@@ -164,7 +166,12 @@ def agent_network(
     def initial_memory(num_worlds: int) -> Memory:
         return Memory(jnp.zeros((num_worlds, lstm_size)), jnp.zeros((num_worlds, lstm_size)))
 
-    return AgentNetwork(init, row_terms, tables, step, heads, initial_memory)
+    def ignore_reward(parameters: Parameters) -> Parameters:
+        # The row that `tables` gives as that of the reward; other axes may lead.
+        kernel = parameters["lstm"]["input"].at[..., torso_size + num_actions, :].set(0.0)
+        return parameters | {"lstm": parameters["lstm"] | {"input": kernel}}
+
+    return AgentNetwork(init, row_terms, tables, step, heads, initial_memory, ignore_reward)
 
 
 def lstm_inputs(

@@ -310,7 +310,7 @@ def test_an_action_out_of_range_is_refused(two_rooms, action):
         (
             "MountainCar",
             {"observation": "pixels"},
-            "gemax/MountainCar-v0 has no setting 'observation'; it has none.",
+            "gemax/MountainCar-v0 has no setting 'observation'; it has reward_free.",
         ),
         ("TwoRooms", {"reward_free": "no"}, "reward_free must be True or False; got 'no'."),
         ("CartpoleSwingup", {"height_threshold": "0.5"}, "height_threshold must be a number; got '0.5'."),

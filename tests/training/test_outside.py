@@ -8,9 +8,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from tests.environments.toys import Counting, Showing
 
+from gemax.environments.base import Arrival
 from gemax.training.assemble import OWN_ENVIRONMENT, Own, assemble
 from gemax.training.loop import begin
-from gemax.training.outside import Outside, seed_after, train_outside
+from gemax.training.outside import Outside, seed_after, train_outside, without_task
 from gemax.training.presets import configure
 
 TINY = {
@@ -121,6 +122,16 @@ def test_every_kind_of_observation_and_action_is_learned_from(name):
     assert metrics["bad_in_a_row"] == 0
     assert np.isfinite(metrics["agent_loss"])
     assert state.window.action.shape[2:] == state.position.inputs.previous_action.shape[1:]
+
+
+def test_without_the_task_an_end_is_an_interruption_and_nothing_is_paid():
+    ends = np.array([True, False, False]), np.array([False, True, False])
+    arrival = Arrival(*(np.zeros(3) for _ in Arrival._fields))
+    arrival = arrival._replace(reward=np.ones(3), terminated=ends[0], truncated=ends[1])
+    free = without_task(arrival)
+    assert free.reward.tolist() == [0.0, 0.0, 0.0]
+    assert free.terminated.tolist() == [False, False, False]
+    assert free.truncated.tolist() == [True, True, False]
 
 
 def test_methods_that_cannot_work_there_say_so():

@@ -16,6 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     from tyro.extras import subcommand_cli_from_dict
 
     import gemax
+    from gemax.cli.collect import collect
     from gemax.cli.doctor import doctor
     from gemax.cli.evaluate import evaluate
     from gemax.cli.reproduce import reproduce
@@ -33,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         "train": train,
         "resume": resume,
         "evaluate": evaluate,
+        "collect": collect,
         "reproduce": reproduce,
         "worlds": worlds,
         "doctor": doctor,

@@ -21,6 +21,9 @@ class TrainArguments(Config):
     """A map of your own to explore instead, as a text file; see also `--horizon`."""
     map_text: Suppress[str] = ""
     grouped: Suppress[bool] = False
+    start_from: Annotated[str, arg(name="from", metavar="RUN")] = ""
+    """A run whose networks this one starts with; where the method stays, with what its reward has learned too."""
+    start_update: Suppress[int] = 0
     out: Path | None = None
     """The run directory. By default runs/WORLD-METHOD-SEED, numbered if that is taken."""
     tensorboard: bool = False

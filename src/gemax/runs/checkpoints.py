@@ -59,6 +59,16 @@ class _DamagedError(Exception):
     """A checkpoint is not what was written."""
 
 
+class Leaves(NamedTuple):
+    """A checkpoint as it was read back, where nobody said what to expect."""
+
+    update: int
+    arrays: dict[str, np.ndarray | jax.Array]
+    """By names such as `.parameters['torso']['kernel']`."""
+    messages: list[str]
+    """As in `Loaded`."""
+
+
 class _Content(NamedTuple):
     """What the two files of a checkpoint hold, once their checksums agree."""
 
@@ -124,17 +134,32 @@ def load_checkpoint(folder: Path, like: Any) -> Loaded:
         CheckpointError: There is none, all are damaged, or the newest good one is of another tree or a newer format.
     """
     expected = {name: _description(leaf) for name, leaf in _named_leaves(like).items()}
-    messages = _tidy(folder)
+    path, update, (leaves, arrays, facts), messages = _newest(folder, _tidy(folder))
+    _refuse_another_tree(path, leaves, expected)
+    return Loaded(update, _restored(like, arrays), facts, messages)
+
+
+def load_leaves(folder: Path) -> Leaves:
+    """The same checkpoint of somebody else's run, of whatever kind. Nothing there is tidied up.
+
+    Raises:
+        CheckpointError: There is none, all are damaged, or the newest good one is of a newer format.
+    """
+    _, update, content, messages = _newest(folder, [])
+    return Leaves(update, content.arrays, messages)
+
+
+def _newest(folder: Path, messages: list[str]) -> tuple[Path, int, _Content, list[str]]:
+    """The newest good checkpoint: where it is, its update and content; and the messages, with what was skipped."""
     skipped = []
     for update, path in sorted(_checkpoints(folder).items(), reverse=True):
         try:
-            leaves, arrays, facts = _read_checkpoint(path, update)
+            content = _read_checkpoint(path, update)
         except _DamagedError as damage:
             skipped.append(f"update {update}: {path}: {damage}")
             continue
-        _refuse_another_tree(path, leaves, expected)
-        messages += [f"Skipped a damaged checkpoint, {reason}" for reason in skipped]
-        return Loaded(update, _restored(like, arrays), facts, messages)
+        messages = messages + [f"Skipped a damaged checkpoint, {reason}" for reason in skipped]
+        return path, update, content, messages
     if not skipped:
         raise CheckpointError(f"There is no checkpoint in {folder}.")
     raise CheckpointError("\n  ".join([f"All checkpoints in {folder} are damaged:", *skipped]))

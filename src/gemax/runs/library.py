@@ -28,6 +28,7 @@ def train(
     watch: Watch | None = None,
     similarity: str | OwnSimilarity = "learned",
     reward: OwnReward | None = None,
+    start_from: str | Path | None = None,
     **settings: Any,
 ) -> Run:
     """Trains an agent to explore a world, as `gemax train` does, and gives the run.
@@ -43,6 +44,7 @@ def train(
             centred observations, flattened to [N, D] and [M, D], and gives their similarities [N, M], from 0 to 1.
         reward: An intrinsic reward of your own instead of a method: an `IntrinsicReward`, or a function of the world
             and the configuration that gives one.
+        start_from: A run whose networks this one starts with, as with `--from`; all seeds start alike.
         settings: Fields of `gemax.training.config.Config`; a wrong name is refused.
     """
     if not isinstance(world, str) and not callable(world):
@@ -51,6 +53,7 @@ def train(
         method = _own_method(method)
     own = Own(similarity if callable(similarity) else None, reward, None if isinstance(world, str) else world)
     settings["similarity"] = "own" if callable(similarity) else similarity
+    settings["start_from"] = "" if start_from is None else str(start_from)
     config = configure(
         world if isinstance(world, str) else OWN_ENVIRONMENT, method=method, seed=seed, **settings
     )

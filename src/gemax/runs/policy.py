@@ -38,8 +38,9 @@ class Policy:
     def act(self, observation: Any, reward: float = 0.0, *, greedy: bool = False) -> Any:
         """The action for an observation, as the environment takes and gives them: whole numbers in our worlds.
 
-        `reward` is what the action before it earned.
+        `reward` is what the action before it earned. A policy that was trained reward-free takes no notice of it.
         """
+        reward = 0.0 if self._trainer.config.reward_free else reward
         if isinstance(self.world, Environment):
             return self.world.write(self._choose(self.world.read(observation), reward, greedy))
         if np.shape(observation) != self.world.observation.shape:

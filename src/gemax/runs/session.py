@@ -18,7 +18,6 @@ from gemax.runs.journal import Journal
 from gemax.runs.pictures import draw_group_pictures, draw_pictures
 from gemax.runs.saving import not_bit_exact, save, save_or_tell, save_the_last, space_needed
 from gemax.runs.seeds import (
-    begin_seeds,
     open_seeds,
     refuse_seed_of_group,
     refuse_taken,
@@ -29,6 +28,7 @@ from gemax.runs.seeds import (
 )
 from gemax.runs.signals import listening
 from gemax.runs.sinks import OpenSink, all_of, jsonl_sink
+from gemax.runs.starting import begin_run
 from gemax.runs.summary import summary_of_group, summary_of_seed
 from gemax.training.assemble import Own, assemble
 from gemax.training.config import config_from
@@ -80,11 +80,13 @@ def start_run(
         raise ValueError("grouped is for gemax to set, on the seeds of a group. Set seeds to train several.")
     check_space(path, space_needed(trainer))
     refuse_taken(path, config)
+    trainer, state, messages = begin_run(trainer)
+    for message in messages:
+        tell(message)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with create_run(path, dataclasses.asdict(config)) as run:
+    with create_run(path, dataclasses.asdict(trainer.config)) as run:
         session = _session(trainer, run, tell, pictures)
-        state = begin_seeds(trainer)
-        # Saved at once, so that a run can be resumed whenever it is killed.
+        # Saved at once, so that a run can be resumed whenever it is killed, and needs no other run to go on from.
         save(run, config, state, seconds=0.0)
         return _drive(session, state, 0.0, watch, sinks)
 
@@ -107,8 +109,12 @@ def resume(
         trainer = assemble(config_from(run.read_config()), own=own)
         if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
             tell("Nothing was saved yet: this run starts from its beginning.")
+            trainer, state, messages = begin_run(trainer)
+            run.write_config(dataclasses.asdict(trainer.config))
+            for message in messages:
+                tell(message)
             session = _session(_prolonged(trainer, run, 0, updates), run, tell, pictures)
-            return _drive(session, begin_seeds(trainer), 0.0, watch, sinks)
+            return _drive(session, state, 0.0, watch, sinks)
         loaded = load_checkpoint(run.checkpoints, shapes(trainer))
         session = _session(_prolonged(trainer, run, loaded.update, updates), run, tell, pictures)
         if loaded.update >= session.trainer.config.updates:

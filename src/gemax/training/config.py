@@ -29,6 +29,10 @@ class Config:
     """What gridworlds show: a pixel a square, or the paper's 8 x 8 pixels a square, which go through convolutions."""
     reward_free: bool = False
     """Explore with no extrinsic reward at all; gridworlds then have plain floor where it lay."""
+    start_from: str = ""
+    """A run whose networks this one starts with; where the method stays, with what its reward has learned too."""
+    start_update: int = 0
+    """The update that run had reached, from its newest good checkpoint."""
     map_text: str = ""
     """The map of a world of one's own, as ASCII art; `world` is then its name."""
     horizon: int = 40
@@ -157,7 +161,7 @@ COUNTS = (
 )  # fmt: skip
 POSITIVE = ("learning_rate", "reward_learning_rate", "similarity_scale", "huber_exponent")
 NOT_NEGATIVE = (
-    "seed", "largest_gradient", "entropy_cost", "num_negatives", "huber_offset", "adjacency_scale",
+    "seed", "start_update", "largest_gradient", "entropy_cost", "num_negatives", "huber_offset", "adjacency_scale",
     "regularisation", "intrinsic_scale", "intrinsic_shift", "anneal_updates", "env_timeout",
 )  # fmt: skip
 FRACTIONS = ("discount", "trace_decay", "adam_beta1", "adam_beta2", "visit_decay")
@@ -172,7 +176,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "env_workers": ("sync", "async"),
 }
 
-ADDED = ("env_workers", "env_timeout")
+ADDED = ("env_workers", "env_timeout", "start_from", "start_update")
 """Fields that older runs do not have; their defaults leave everything as it was."""
 
 

@@ -39,6 +39,7 @@ class Outside:
 
     def __init__(self, trainer: Trainer, environment: Environment, episodes: Episodes, seed: int) -> None:
         self._environment, self._episodes = environment, episodes
+        self._sees_reward = not trainer.config.reward_free
         self._act = jax.jit(partial(_act, trainer), static_argnames="greedy")
         self._tables = jax.jit(trainer.network.tables)
         first = first_position(environment.actions, trainer.network, (), jnp.asarray(episodes.reset(seed)))
@@ -65,16 +66,25 @@ class Outside:
             (acted.action, acted.log_probability, acted.previous_action)
         )
         arrival = self._episodes.step(action)
-        step = _record(before, action, log_probability, arrival)
+        episode_return = before.episode_return + arrival.reward
+        if not self._sees_reward:
+            # Returns are for people to read; neither the agent nor the learner is told of rewards.
+            arrival = without_task(arrival)
+        step = _record(before, action, log_probability, arrival, episode_return)
         if self._step is not None and not arrival.happened.all():
             # Nothing happened there: the gap is filled with the step before, which nobody counts again.
             step = _choose(arrival.happened, step, self._step._replace(is_valid=arrival.happened))
-        self.position = self._after(before, previous_action, acted.memory, arrival)
+        self.position = self._after(before, previous_action, acted.memory, arrival, episode_return)
         self._step = step
         return step
 
     def _after(
-        self, before: Position, previous_action: HostArray, memory: Memory, arrival: Arrival
+        self,
+        before: Position,
+        previous_action: HostArray,
+        memory: Memory,
+        arrival: Arrival,
+        episode_return: HostArray,
     ) -> Position:
         going_on = Position(
             world=(),
@@ -86,7 +96,7 @@ class Outside:
             ),
             is_first=arrival.is_first,
             memory=memory,
-            episode_return=before.episode_return + arrival.reward,
+            episode_return=episode_return,
         )
         if not arrival.is_first.any():
             return going_on
@@ -95,6 +105,18 @@ class Outside:
             inputs=_choose(arrival.is_first, self._nothing.inputs, going_on.inputs),
             episode_return=_choose(arrival.is_first, self._nothing.episode_return, going_on.episode_return),
         )
+
+
+def without_task(arrival: Arrival) -> Arrival:
+    """What happened, without the reward. What ends an episode is part of the task too: it becomes an interruption.
+
+    Else a goal would be avoided, which ends all exploring.
+    """
+    return arrival._replace(
+        reward=np.zeros_like(arrival.reward),
+        terminated=np.zeros_like(arrival.terminated),
+        truncated=arrival.terminated | arrival.truncated,
+    )
 
 
 class _Acted(NamedTuple):
@@ -128,7 +150,13 @@ def _act(
     return _Acted(acted.action, acted.log_probability, previous_action, acted.memory)
 
 
-def _record(before: Position, action: HostArray, log_probability: HostArray, arrival: Arrival) -> Steps:
+def _record(
+    before: Position,
+    action: HostArray,
+    log_probability: HostArray,
+    arrival: Arrival,
+    episode_return: HostArray,
+) -> Steps:
     return Steps(
         seen=before.seen,
         arrived=arrival.arrived,
@@ -141,7 +169,7 @@ def _record(before: Position, action: HostArray, log_probability: HostArray, arr
         terminated=arrival.terminated,
         truncated=arrival.truncated,
         square=_nowhere(len(action)),
-        episode_return=before.episode_return + arrival.reward,
+        episode_return=episode_return,
         is_valid=arrival.happened,
     )
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 from PIL import Image, ImageDraw
 
 from gemax.types import Timestep
-from gemax.worlds.base import ObservationSpec, World, bins_of, first_timestep
+from gemax.worlds.base import ObservationSpec, World, bins_of, first_timestep, without_reward
 
 CART_MASS = 1.0
 """In kilograms."""
@@ -103,6 +103,7 @@ def cartpole_swingup(
     theta_dot_threshold: float = 1.0,
     x_threshold: float = 3.0,
     move_cost: float = 0.1,
+    reward_free: bool = False,
 ) -> World:
     """A cart that earns 1 for each step on which its pole is upright, slow and near the middle of the track.
 
@@ -115,6 +116,7 @@ def cartpole_swingup(
         theta_dot_threshold: Slow is a |theta_dot| below this, in radians per second.
         x_threshold: The episode terminates once the cart is further from the middle than this, in metres.
         move_cost: What a push to either side costs.
+        reward_free: Nothing is earned, and nothing costs.
     """
     high = _largest_observation(x_threshold)
     low = np.where(np.arange(8) == TIME_FEATURE, 0, -high).astype(np.float32)
@@ -152,7 +154,7 @@ def cartpole_swingup(
         truncated = (state.steps >= HORIZON) & ~terminated
         return state, Timestep(observe(state), reward, terminated, truncated)
 
-    return World(
+    world = World(
         name="cartpole-swingup",
         num_actions=3,
         horizon=HORIZON,
@@ -169,6 +171,7 @@ def cartpole_swingup(
         time_feature=TIME_FEATURE,
         shortest_episode=_fewest_steps_to(x_threshold),
     )
+    return without_reward(world) if reward_free else world
 
 
 def _fewest_steps_to(x_threshold: float) -> int:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 from PIL import Image, ImageDraw
 
 from gemax.types import Timestep
-from gemax.worlds.base import ObservationSpec, World, bins_of, first_timestep
+from gemax.worlds.base import ObservationSpec, World, bins_of, first_timestep, without_reward
 
 LEFT_WALL = -1.2
 """The smallest position. The wall takes all speed from a car that hits it."""
@@ -47,12 +47,12 @@ class MountainCarState(NamedTuple):
     """The number of actions taken in this episode."""
 
 
-def mountain_car() -> World:
-    """A car in a valley that earns -1 a step until it is on the right hill.
+def mountain_car(reward_free: bool = False) -> World:
+    """A car in a valley that earns -1 a step, or nothing, until it is on the right hill.
 
     Actions: push left, coast, push right. Observation: position, velocity, share of the time used up.
     """
-    return World(
+    world = World(
         name="mountain-car",
         num_actions=3,
         horizon=HORIZON,
@@ -73,6 +73,7 @@ def mountain_car() -> World:
         time_feature=TIME_FEATURE,
         shortest_episode=math.ceil((GOAL - START_HIGH) / LARGEST_SPEED),
     )
+    return without_reward(world) if reward_free else world
 
 
 def reset(key: PRNGKeyArray) -> tuple[MountainCarState, Timestep]:

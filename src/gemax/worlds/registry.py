@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable
 from pathlib import Path
 
-from gemax.worlds.base import World, without_reward
+from gemax.worlds.base import World
 from gemax.worlds.cartpole_swingup import cartpole_swingup
 from gemax.worlds.gridworld import gridworld
 from gemax.worlds.maps import SIXTEEN_LEAVES, TWO_KEYS, TWO_ROOMS, parse_map, read_map
@@ -60,7 +60,7 @@ def make_world(name: str, *, observation: ObservationMode = "pixels", reward_fre
     if name in GRIDWORLDS:
         return GRIDWORLDS[name](observation=observation, reward_free=reward_free)
     if name in CONTINUOUS:
-        return without_reward(CONTINUOUS[name]()) if reward_free else CONTINUOUS[name]()
+        return CONTINUOUS[name](reward_free=reward_free)
     nearest = difflib.get_close_matches(name, WORLDS, n=1)
     hint = f" Did you mean {nearest[0]}?" if nearest else ""
     raise ValueError(f"world must be one of {', '.join(WORLDS)}; got {name!r}.{hint}")

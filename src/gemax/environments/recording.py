@@ -1,0 +1,65 @@
+"""An environment that keeps what happens in it, as it happens: nothing is flattened, cast or centred."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+@dataclass
+class Recorded:
+    """An episode on the host. There is one observation more than there are actions."""
+
+    seed: int
+    observations: list[Any]
+    actions: list[Any] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    terminations: list[bool] = field(default_factory=list)
+    truncations: list[bool] = field(default_factory=list)
+
+
+class Recorder(gymnasium.Wrapper):
+    """Records the first episodes of an environment, each of which starts from a seed of its own.
+
+    Args:
+        env: The environment.
+        seeds: Where the next seed comes from; environments side by side may share it.
+        number: How many episodes are kept.
+    """
+
+    def __init__(self, env: gymnasium.Env, seeds: Iterator[int], number: int) -> None:
+        super().__init__(env)
+        self.episodes: list[Recorded] = []
+        self._seeds, self._number = seeds, number
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        """Starts the next episode, from its own seed instead of the one that is given."""
+        seed = next(self._seeds)
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._current = Recorded(seed, [_copy(observation)])
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Takes an action."""
+        result = self.env.step(action)
+        observation, reward, terminated, truncated, _ = result
+        now = self._current
+        now.observations.append(_copy(observation))
+        now.actions.append(_copy(action))
+        now.rewards.append(float(reward))
+        now.terminations.append(bool(terminated))
+        now.truncations.append(bool(truncated))
+        if (terminated or truncated) and len(self.episodes) < self._number:
+            self.episodes.append(now)
+        return result
+
+
+def _copy(value: Any) -> Any:
+    """Environments may write into the same arrays again."""
+    if isinstance(value, dict):
+        return {name: _copy(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_copy(part) for part in value)
+    return value if isinstance(value, str) else np.array(value)
