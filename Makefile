@@ -73,7 +73,7 @@ bench-sb3: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/sb3_two_rooms.py
 
 bench-minigrid: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/minigrid.py
+	$(BIN)/python benchmarks/minigrid_tasks.py
 
 bench-wrapper: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/wrapper.py
