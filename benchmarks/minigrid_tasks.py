@@ -22,6 +22,7 @@ from minigrid_plans import shortest_plan
 import gemax
 from gemax.environments.base import Environment
 from gemax.runs.files import write_json
+from gemax.runs.policy import Policy
 from gemax.runs.provenance import provenance
 from gemax.runs.starting import begin_run
 from gemax.training.assemble import Own, assemble
@@ -49,7 +50,7 @@ SEEDS_OF_FIRST_REWARD = range(10)
 MOST_UPDATES = 300
 
 
-def play(make: Callable[[], gymnasium.Env], policy: gemax.runs.policy.Policy | None) -> dict[str, float]:
+def play(make: Callable[[], gymnasium.Env], policy: Policy | None) -> dict[str, float]:
     """Episodes on layouts that nobody was trained on, by a policy or by chance."""
     env, chance = make(), np.random.default_rng(0)
     returns, squares = [], []
