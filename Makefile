@@ -49,7 +49,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Benchmarks; gymnax and MiniGrid live in an environment of their own.
+# Benchmarks; gymnax and MiniGrid live in an environment of their own, and so does rllte.
 .PHONY: bench-worlds bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-minigrid
 bench-worlds: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/worlds.py
@@ -75,12 +75,20 @@ bench-sb3: $(VENV)/.installed-dev
 bench-minigrid: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/minigrid_tasks.py
 
-bench-wrapper: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/wrapper.py
+bench-wrapper: .venv-rllte/.installed
+	.venv-rllte/bin/python benchmarks/wrapper.py
 
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable .
+	touch $@
+
+# Not with what it asks for: Gymnasium below 1.0, torchvision and simulators, none of which its rewards need.
+.venv-rllte/.installed: constraints.txt pyproject.toml
+	$(PYTHON) -m venv .venv-rllte
+	.venv-rllte/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		torch==2.13.0 termcolor omegaconf pynvml --editable ".[gymnasium]"
+	.venv-rllte/bin/python -m pip install --quiet --disable-pip-version-check --no-deps rllte-core==1.0.1
 	touch $@
 
 .venv-peers/.installed: tests/peers/requirements.txt constraints.txt pyproject.toml

@@ -1,6 +1,6 @@
-"""What the wrapper costs: processor milliseconds of a step of all environments, bare and with each method.
+"""What the wrapper costs: processor milliseconds of a step of all environments, bare, with each method, with rllte.
 
-`make bench-wrapper`
+`make bench-wrapper`. rllte's RND looks at a rollout once it is over, ours pays every step at once.
 """
 
 import json
@@ -8,25 +8,70 @@ import time
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import gymnasium
 import numpy as np
+import optax
+import torch
+from rllte.xplore.reward import RND
 
 from gemax.integrations.gymnasium import IntrinsicReward
+from gemax.networks import Network
+from gemax.rewards.rnd import RndSettings, rnd
 from gemax.runs.provenance import provenance
 
 NUM_ENVS, ROLLOUT, ROUNDS, TORSO = 16, 32, 5, 256
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"vectorization_mode": "sync"},
-    "gemax/TwoRooms-v0": {"observation": "squares"},
+    "MountainCar-v0": {"vectorization_mode": "sync"},
 }
-METHODS = ("bare", "none", "rnd", "ngu", "gem")
+"""With vectors to see: that is where rllte has a network without convolutions."""
+METHODS = ("bare", "none", "rnd", "ngu", "gem", "rllte's rnd", "rnd, of rllte's size")
+LATENT = 128
+"""What rllte's networks give out, after a layer of 256."""
+
+
+class Rllte(gymnasium.vector.VectorWrapper):
+    """rllte's RND, as its documentation uses it: at the end of each rollout."""
+
+    def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
+        super().__init__(env)
+        self._rnd, self._steps = RND(env, latent_dim=LATENT), []
+
+    def reset(self, **arguments: Any):
+        """Starts all episodes."""
+        self._seen, info = self.env.reset(**arguments)
+        return self._seen, info
+
+    def step(self, actions: np.ndarray):
+        """Takes a step in all environments, and pays when a rollout is full."""
+        result = self.env.step(actions)
+        self._steps.append((self._seen, actions, *result[1:4], result[0]))
+        self._seen = result[0]
+        if len(self._steps) == ROLLOUT:
+            names = ("observations", "actions", "rewards", "terminateds", "truncateds", "next_observations")
+            columns = (np.stack(column) for column in zip(*self._steps, strict=True))
+            self._rnd.compute(
+                {name: torch.as_tensor(column).float() for name, column in zip(names, columns, strict=True)}
+            )
+            self._steps = []
+        return result
 
 
 def make(name: str, method: str) -> gymnasium.vector.VectorEnv:
     envs = gymnasium.make_vec(name, NUM_ENVS, **ENVIRONMENTS[name])
     if method == "bare":
         return envs
+    if method == "rllte's rnd":
+        return Rllte(envs)
+    if method == "rnd, of rllte's size":
+        return IntrinsicReward(envs, of_rlltes_size(), rollout_length=ROLLOUT)
     return IntrinsicReward(envs, method, rollout_length=ROLLOUT, horizon=500, torso_size=TORSO)
+
+
+def of_rlltes_size() -> Any:
+    layers = nn.Sequential([nn.Dense(256), nn.relu, nn.Dense(LATENT)])
+    return rnd(Network(layers.init, layers.apply), optax.adam(1e-3), RndSettings(scale=1.0))
 
 
 def rollout(envs: gymnasium.vector.VectorEnv, actions: np.ndarray) -> float:
@@ -56,6 +101,7 @@ def measure(name: str) -> dict[str, float]:
 
 
 def main() -> None:
+    torch.set_num_threads(1)
     results: dict[str, Any] = {
         "command": "make bench-wrapper",
         **provenance(),

@@ -80,12 +80,17 @@ def learner(
             return jnp.ones(())
         return jnp.maximum(1.0 - state.updates / anneal_updates, 0.0)
 
-    def pay(state: LearnerState, steps: Steps, is_real: Bool[Array, " worlds"]):
+    @jax.jit
+    def earned(state: LearnerState, steps: Steps, is_real: Bool[Array, " worlds"]):
         rollout = rollout_of(state.centring, steps)
         paid = reward.reward(state.reward, rollout, state.key)[0]
-        if reward.remember is not None:
-            state = state._replace(reward=reward.remember(state.reward, rollout, is_real))
-        return jnp.where(is_real & (state.updates > 0), weight(state) * paid, 0.0), state
+        remembered = None if reward.remember is None else reward.remember(state.reward, rollout, is_real)
+        return jnp.where(is_real & (state.updates > 0), weight(state) * paid, 0.0), remembered
+
+    def pay(state: LearnerState, steps: Steps, is_real: Bool[np.ndarray, " worlds"]):
+        # A state that stays as it is is not sent through what is compiled: that takes longer than paying.
+        paid, remembered = earned(state, steps, is_real)
+        return paid, state if remembered is None else state._replace(reward=remembered)
 
     def learn(state: LearnerState, steps: Steps):
         key, reward_key = jax.random.split(state.key)
@@ -95,7 +100,7 @@ def learner(
         paid, after, metrics = reward.step(state.reward, rollout_of(centring, steps), reward_key)
         return weight(state) * paid, LearnerState(key, after, centring, state.updates + 1), metrics
 
-    return Learner(jax.jit(init), jax.jit(pay), jax.jit(learn))
+    return Learner(jax.jit(init), pay, jax.jit(learn))
 
 
 def rollout_of(centring: Centring, steps: Steps) -> Rollout:
