@@ -1,7 +1,7 @@
 """Explore without a reward, then learn a task from there; and keep the exploration as data.
 
-`python examples/pretrain_then_finetune.py` takes a minute or two. Try the last step without `start_from`: an agent
-that has no intrinsic reward and has not explored before hardly ever finds the reward.
+`python examples/pretrain_then_finetune.py [UPDATES [FINETUNE_UPDATES]]` trains twice in 2-Rooms. Try the last step
+without `start_from`, to see what the exploration was worth.
 """
 
 import sys

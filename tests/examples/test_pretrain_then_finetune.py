@@ -8,7 +8,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pretrain_then_finetune.py"
 TINY = {
-    "num_worlds": 8, "trace_length": 6, "trace_period": 6, "torso_size": 6, "lstm_size": 5, "head_size": 5,
+    "num_worlds": 8, "trace_length": 15, "trace_period": 15, "torso_size": 6, "lstm_size": 5, "head_size": 5,
     "embedding_size": 3, "time_buckets": 3,
 }  # fmt: skip
 

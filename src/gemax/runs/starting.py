@@ -88,7 +88,7 @@ def _inherited(
 def _is_taken(name: str, keeps_reward: bool, keeps_centring: bool) -> bool:
     """Whether a leaf comes from the other run.
 
-    Values are taken over even where their reward is dropped: they are forgotten sooner than a new head learns.
+    Values are taken over even where their reward is dropped: a new head would be wrong as well, and by chance.
     """
     if name.startswith(".parameters"):
         return True
