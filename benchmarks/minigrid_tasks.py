@@ -45,8 +45,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "corner, gem": ("gem", {"agent_pos": (1, 1)}),
     "anywhere, gem": ("gem", {}),
 }
-"""Where episodes start, and what explores. GEM spreads the visits of all episodes together: those that start anywhere are
-spread as they are, and nothing is to be gained by going far in one of them."""
+"""Where episodes start, and what explores. GEM spreads the visits of all episodes together: those that start anywhere
+are spread as they are, and nothing is to be gained by going far in one of them."""
 FINE_TUNED = ("anywhere, ngu", "corner, gem")
 SEEDS_OF_FIRST_REWARD = range(10)
 MOST_UPDATES = 300
