@@ -1,7 +1,7 @@
 import gc
 import os
 
-# Most of a test's time is compiling, which this halves; child processes too. `make test-slow` sets neither: it learns.
+# Most of a test's time is compiling, which this halves, in child processes too. `make test-slow` undoes it: it learns.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 

@@ -15,6 +15,7 @@ from gemax.runs.directory import create_run
 from gemax.runs.saving import save
 from gemax.runs.starting import begin_run
 from gemax.training.assemble import Own, assemble
+from gemax.training.config import Config
 from gemax.training.presets import configure
 
 TINY = {
@@ -51,7 +52,7 @@ def assert_replays(env, episode, seed=None):
     assert not (episode.terminations[:-1] | episode.truncations[:-1]).any()
 
 
-@pytest.mark.parametrize("settings", [{}, {"observation": "pixels"}, {"map_text": "S.G\n", "horizon": 4}])
+@pytest.mark.parametrize("settings", [{}, {"observation": "pixels"}, {"map_text": "S.G", "horizon": 4}])
 def test_episodes_of_a_world_are_those_of_its_environment(settings, tmp_path):
     world = "corridor" if "map_text" in settings else "two-rooms"
     run = untrained(tmp_path / "run", world, **settings)
@@ -149,7 +150,7 @@ def test_an_interrupted_collection_leaves_nothing(rooms, datasets, monkeypatch):
     assert list(datasets.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["rooms", "../rooms-v0", "/rooms-v0", "a b-v0"])
+@pytest.mark.parametrize("name", ["rooms", "../rooms-v0", "/rooms-v0", "a b-v0", "a/rooms-v0", "gemax/b/-v0"])
 def test_what_is_no_name_of_a_dataset_is_refused(name, rooms):
     with pytest.raises(ValueError, match="with a version at the end"):
         gemax.collect(rooms, dataset_id=name)
@@ -182,4 +183,5 @@ def test_without_minari_the_extra_is_named(rooms, monkeypatch, capsys):
 
 
 def test_names_of_folders_become_names_of_datasets(tmp_path):
-    assert writing.default_id(tmp_path / "My run (2)") == "gemax/My-run-2--v0"
+    assert writing.default_id(tmp_path / "My run (2)", Config()) == "gemax/My-run-2--v0"
+    assert writing.default_id(tmp_path / "group" / "seed-0", Config(grouped=True)) == "gemax/group-seed-0-v0"

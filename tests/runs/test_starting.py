@@ -19,7 +19,7 @@ from gemax.runs.directory import RunDirectory, create_run, read_metrics
 from gemax.runs.report import load_run
 from gemax.runs.saving import save
 from gemax.runs.seeds import begin_seeds
-from gemax.runs.starting import begin_run
+from gemax.runs.starting import begin_run, is_taken
 from gemax.training.assemble import Own, assemble
 from gemax.training.centring import centre
 from gemax.training.presets import configure
@@ -118,6 +118,12 @@ def test_every_method_goes_on_in_another_number_of_worlds(method, tmp_path):
         assert_trees_equal(state.reward.parameters, load_run(source).states[5].reward.parameters)
     if method == "ngu":
         assert_trees_equal(state.reward.memory, fresh.reward.memory)
+
+
+@pytest.mark.parametrize("leaf", ["inner.optimiser.count", "paid.mean", "visits", "episodic.memory"])
+def test_what_belongs_to_the_other_runs_scale_places_and_episodes_starts_anew(leaf):
+    assert not is_taken(f".reward.{leaf}", keeps_reward=True, keeps_centring=True)
+    assert is_taken(".reward.inner.parameters", keeps_reward=True, keeps_centring=True)
 
 
 def test_a_reward_says_nothing_at_first_to_who_never_saw_one(free):

@@ -31,8 +31,15 @@ class Recorder(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env, seeds: Iterator[int], number: int) -> None:
         super().__init__(env)
-        self.episodes: list[Recorded] = []
-        self._seeds, self._number = seeds, number
+        self._finished: list[Recorded] = []
+        self._seeds = seeds
+        self.missing = number
+        """How many episodes are yet to be recorded."""
+
+    def take(self) -> list[Recorded]:
+        """The episodes that have ended since they were last taken."""
+        finished, self._finished = self._finished, []
+        return finished
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         """Starts the next episode, from its own seed instead of the one that is given."""
@@ -51,8 +58,9 @@ class Recorder(gymnasium.Wrapper):
         now.rewards.append(float(reward))
         now.terminations.append(bool(terminated))
         now.truncations.append(bool(truncated))
-        if (terminated or truncated) and len(self.episodes) < self._number:
-            self.episodes.append(now)
+        if (terminated or truncated) and self.missing:
+            self._finished.append(now)
+            self.missing -= 1
         return result
 
 

@@ -46,9 +46,9 @@ class Experiment(NamedTuple):
 SMOKE = {
     "updates": 20, "updates_per_call": 5, "num_worlds": 8, "trace_length": 6, "trace_period": 6,
     "torso_size": 8, "lstm_size": 4, "head_size": 4, "embedding_size": 4, "checkpoint_every": 20,
-    # What makes no difference to whether it runs is the same for all: a search over it is then one run.
+    # Numbers make no difference to whether it runs: a search over them is one run.
     "intrinsic_scale": 0.1, "intrinsic_shift": 0.1, "huber_offset": 1.0, "huber_exponent": 4.0,
-    "adjacency_scale": 1.0, "policy_every": 1, "reward_free": False,
+    "adjacency_scale": 1.0, "policy_every": 1,
 }  # fmt: skip
 
 

@@ -46,6 +46,6 @@ def collect(
         raise ValueError(f"{run} holds several policies. Collect from one of those below it: {folders}.")
     for message in loaded.messages:
         tell(message)
-    name = dataset_id or default_id(path)
+    name = dataset_id or default_id(path, loaded.trainer.config)
     write_dataset(name, path, loaded, episodes, seed, environment, watch, tell)
     return name

@@ -20,14 +20,14 @@ from gymnasium.vector import VectorEnv
 from minari.data_collector import EpisodeBuffer
 from minari.dataset.minari_dataset import parse_dataset_id
 from minari.dataset.minari_storage import MinariStorage
-from minari.namespace import create_namespace, list_local_namespaces
+from minari.namespace import create_namespace, list_local_namespaces, validate_namespace
 from minari.storage import get_dataset_path
 
 import gemax.integrations.gymnasium  # noqa: F401 (makes the ids known)
 from gemax.environments.finding import maker_of
 from gemax.environments.making import made
 from gemax.environments.opening import environment_of
-from gemax.environments.recording import Recorder
+from gemax.environments.recording import Recorded, Recorder
 from gemax.integrations.registration import environment_id
 from gemax.runs.provenance import provenance
 from gemax.runs.report import LoadedRun
@@ -44,9 +44,11 @@ LONGEST_TEXT = 1000
 """Of texts in spaces that Minari does not know, such as MiniGrid's missions."""
 
 
-def default_id(run: Path) -> str:
+def default_id(run: Path, config: Config) -> str:
     """What the dataset of a run is called where nobody gives it a name."""
-    return f"gemax/{re.sub(r'[^A-Za-z0-9_-]+', '-', run.resolve().name)}-v0"
+    path = run.resolve()
+    name = f"{path.parent.name}-{path.name}" if config.grouped else path.name
+    return f"gemax/{re.sub(r'[^A-Za-z0-9_-]+', '-', name)}-v0"
 
 
 def write_dataset(
@@ -67,7 +69,7 @@ def write_dataset(
     place = _free_place(name)
     trainer, (state,) = loaded.trainer, loaded.states.values()
     with contextlib.closing(_opened(trainer.config, environment)) as env:
-        spec = _spec_of(env, tell)
+        spec, observation_space = _spec_of(env, tell), _storable(env.observation_space)
         if is_environment(trainer.config.world):
             make = environment or maker_of(trainer.config.world)
             played = _played_outside(trainer, state, make, num_episodes, seed)
@@ -76,7 +78,7 @@ def write_dataset(
         with _whole_or_not_at_all(place) as data:
             storage = MinariStorage.new(
                 data,
-                observation_space=_storable(env.observation_space),
+                observation_space=observation_space,
                 action_space=env.action_space,
                 env_spec=spec,
                 # Minari would squeeze images by default, and lose what they show.
@@ -90,15 +92,19 @@ def write_dataset(
 
 
 def _free_place(name: str) -> Path:
-    if re.fullmatch(r"[\w/-]+-v\d+", name) is None or name.startswith(("/", "-")):
+    try:
+        namespace = parse_dataset_id(name)[0]
+        if namespace is not None:
+            validate_namespace(namespace)
+    except (ValueError, TypeError) as error:
         raise ValueError(
             f"a dataset is named by letters, digits, - and _, with a version at the end, as in "
             f"gemax/two-rooms-v0; got {name!r}."
-        )
+        ) from error
     place = get_dataset_path(name)
     if place.exists():
         raise ValueError(
-            f"there is a dataset {name} already, in {place}. Give this one another name with --id, or remove that "
+            f"there is a dataset {name} already, in {place}. Give this one another name (--id), or remove that "
             f"one: `minari delete {name}`."
         )
     return place
@@ -116,10 +122,9 @@ def _whole_or_not_at_all(place: Path) -> Iterator[Path]:
 
 
 def _watched(episodes: Iterator[EpisodeBuffer], watch: Callable[[int], None]) -> Iterator[EpisodeBuffer]:
-    for number, episode in enumerate(episodes):
-        watch(number)
+    for number, episode in enumerate(episodes, 1):
         yield episode
-        watch(number + 1)
+        watch(number)
 
 
 def _metadata(name: str, run: Path, config: Config, update: int, seed: int) -> dict[str, Any]:
@@ -132,7 +137,8 @@ def _metadata(name: str, run: Path, config: Config, update: int, seed: int) -> d
             "run": run.resolve().name,
             "update": update,
             "seed": seed,
-            "config": dataclasses.asdict(config),
+            # By name: folders of the machine are nobody else's business.
+            "config": dataclasses.asdict(config) | {"start_from": Path(config.start_from).name},
             **provenance(),
         },
     }
@@ -153,7 +159,8 @@ def _opened(config: Config, environment: MakeEnvironment | None) -> gymnasium.En
         return env
     settings: dict[str, Any] = {"reward_free": config.reward_free}
     if config.map_text:
-        settings |= {"map": config.map_text, "horizon": config.horizon}
+        # A text of one line would be taken for the name of a file.
+        settings |= {"map": f"{config.map_text}\n", "horizon": config.horizon}
     if config.map_text or config.world not in CONTINUOUS:
         settings["observation"] = config.observation
     return gymnasium.make(environment_id("map" if config.map_text else config.world), **settings)
@@ -175,6 +182,10 @@ def _storable(space: spaces.Space) -> spaces.Space:
         return spaces.Dict({name: _storable(part) for name, part in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([_storable(part) for part in space.spaces])
+    if isinstance(space, spaces.Sequence | spaces.Graph):
+        raise ValueError(
+            f"a dataset holds arrays and texts; observations have a {type(space).__name__} in them."
+        )
     if not isinstance(space, spaces.Text) and isinstance(space.sample(), str):
         return spaces.Text(LONGEST_TEXT, charset=string.printable)
     return space
@@ -198,12 +209,13 @@ def _played_outside(
     """The same number of episodes from each environment, the first ones: short ones must not be favoured."""
     config, generator = trainer.config, np.random.default_rng(seed)
     num_worlds = min(config.num_worlds, num_episodes)
-    each = -(-num_episodes // num_worlds)
     seeds = iter(lambda: int(generator.integers(2**31)), None)
     recorders: list[Recorder] = []
 
     def recorded() -> Recorder:
-        recorders.append(Recorder(make(), seeds, each))
+        # The first ones take what is left over.
+        number = -(-(num_episodes - len(recorders)) // num_worlds)
+        recorders.append(Recorder(make(), seeds, number))
         return recorders[-1]
 
     world = environment_of(config.world, recorded, horizon=config.horizon, timeout_seconds=config.env_timeout)
@@ -215,19 +227,22 @@ def _played_outside(
             0,
         )
         mind = agent.mind(state)
-        while min(len(recorder.episodes) for recorder in recorders) < each:
+        while any(recorder.missing for recorder in recorders):
             agent.collect(mind, STEPS_AT_A_TIME, jax.random.fold_in(key, call))
             call += 1
-    kept = [episode for recorder in recorders for episode in recorder.episodes]
-    for episode in kept[:num_episodes]:
-        yield _buffer(
-            _stacked(episode.observations),
-            _stacked(episode.actions),
-            episode.rewards,
-            episode.terminations,
-            episode.truncations,
-            episode.seed,
-        )
+            for recorder in recorders:
+                yield from map(_buffer_of, recorder.take())
+
+
+def _buffer_of(episode: Recorded) -> EpisodeBuffer:
+    return _buffer(
+        _stacked(episode.observations),
+        _stacked(episode.actions),
+        episode.rewards,
+        episode.terminations,
+        episode.truncations,
+        episode.seed,
+    )
 
 
 def _buffer(

@@ -24,8 +24,9 @@ SIZES = ("observation", "torso_size", "lstm_size", "head_size", "time_buckets")
 WITH_EMBEDDING = ("gem", "ngu", "ngu-rnd")
 OF_THE_REWARD = ("method", "similarity")
 """Settings that decide what an intrinsic reward means: only where both stay is it taken over."""
-_NEW = re.compile(r"\.(optimiser|memory|recent)\b")
-"""Fields of an intrinsic reward that start anew: episodes that it remembers are over."""
+_NEW = re.compile(r"\.(optimiser|memory|recent|visits|paid)\b")
+"""Fields of an intrinsic reward that start anew: episodes that it remembers are over, places may be others, and what it
+has paid was scaled as that run said."""
 _CENTRING, _INPUT = ".centring.mean", ".parameters['lstm']['input']"
 
 
@@ -70,7 +71,7 @@ def _inherited(
 
     def choose(keys: Any, leaf: jax.Array) -> jax.Array:
         name = jax.tree_util.keystr(keys)
-        if not _is_taken(name, keeps_reward, keeps_centring):
+        if not is_taken(name, keeps_reward, keeps_centring):
             return leaf
         shape = leaf.shape if trainer.config.seeds == 1 else leaf.shape[1:]
         if name not in learned or learned[name].shape != shape:
@@ -79,13 +80,13 @@ def _inherited(
         return leaf.at[...].set(learned[name])
 
     state = jax.tree_util.tree_map_with_path(choose, fresh)
-    if not source.reward_free:
+    if not source.reward_free or source.start_from:
         return state
     # Where no reward was ever seen, the weights of that input are still what chance made them.
     return state._replace(parameters=trainer.network.ignore_reward(state.parameters))
 
 
-def _is_taken(name: str, keeps_reward: bool, keeps_centring: bool) -> bool:
+def is_taken(name: str, keeps_reward: bool, keeps_centring: bool) -> bool:
     """Whether a leaf comes from the other run.
 
     Values are taken over even where their reward is dropped: a new head would be wrong as well, and by chance.

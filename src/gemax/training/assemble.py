@@ -90,7 +90,7 @@ def _place_of(config: Config, own: Own) -> World | Environment:
     if (config.world == OWN_ENVIRONMENT) != (own.environment is not None):
         raise ValueError(
             f"an environment of your own goes with {OWN_ENVIRONMENT} and has to be given, which only Python can: "
-            f"gemax.train(make), and again to gemax.resume, evaluate and load; got {config.world!r} and "
+            f"gemax.train(make), and again to gemax.resume, evaluate, load and collect; got {config.world!r} and "
             f"{own.environment}."
         )
     if not is_environment(config.world):
@@ -188,10 +188,10 @@ def _check_own(config: Config, own: Own) -> None:
     if (config.method == "own") != (own.reward is not None):
         raise ValueError(
             "method own goes with an intrinsic reward, which only Python can pass: gemax.train(..., reward=module), "
-            f"and again to gemax.resume, evaluate and load; got {config.method!r} and {own.reward}."
+            f"and again to gemax.resume, evaluate, load and collect; got {config.method!r} and {own.reward}."
         )
     if (config.similarity == "own") != (own.similarity is not None):
         raise ValueError(
             "similarity own goes with a function, which only Python can pass: gemax.train(..., similarity=function), "
-            f"and again to gemax.resume, evaluate and load; got {config.similarity!r} and {own.similarity}."
+            f"and again to gemax.resume, evaluate, load and collect; got {config.similarity!r} and {own.similarity}."
         )

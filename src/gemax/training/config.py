@@ -96,9 +96,9 @@ class Config:
     intrinsic_scale: float = 0.005
     """s: the standard deviation of the intrinsic reward; RND's and NGU's are multiplied with it."""
     intrinsic_shift: float = 0.005
-    """m: the mean of the intrinsic reward; RND and NGU have none."""
+    """m: the mean of the intrinsic reward. In our own worlds RND and NGU have none."""
     normalise: bool = True
-    """Whether GEM's reward is standardised before it is scaled and shifted; else it is only scaled."""
+    """Whether GEM's reward is standardised before it is scaled and shifted."""
     anneal_updates: int = 0
     """Over how many updates the intrinsic reward goes down to zero; 0 keeps it."""
     hide_time: bool = True

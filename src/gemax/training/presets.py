@@ -155,7 +155,8 @@ def configure(world: str, preset: Preset = "laptop", **changes: Any) -> Config:
 
 def _values(world: str, preset: Preset) -> dict[str, Any]:
     if preset == "paper":
-        return PAPER_COMMON | PAPER.get(world, _PAPER_ROOMS)
+        mean = {"intrinsic_shift": 0.0} if is_environment(world) else {}
+        return PAPER_COMMON | PAPER.get(world, _PAPER_ROOMS) | mean
     if is_environment(world):
         return ENVIRONMENT
     # An unknown preset is refused by the configuration, with the names of those there are.
