@@ -24,6 +24,7 @@ from gemax.environments.base import Environment
 from gemax.runs.files import write_json
 from gemax.runs.policy import Policy
 from gemax.runs.provenance import provenance
+from gemax.runs.session import Run
 from gemax.runs.starting import begin_run
 from gemax.training.assemble import Own, assemble
 from gemax.training.outside import train_outside
@@ -92,7 +93,7 @@ def solve(task: str, seed: int) -> dict[str, Any]:
     """Trains with the defaults, and plays."""
     path = RUNS / f"{task}-{seed}"
     shutil.rmtree(path, ignore_errors=True)
-    run = gemax.train(f"gym:{task}", seed=seed, updates=TASKS[task], out=path)
+    run = finished(gemax.train(f"gym:{task}", seed=seed, updates=TASKS[task], out=path))
     played, best = play(lambda: gymnasium.make(task), gemax.load(path)), best_return(task)
     return {
         "task": task,
@@ -105,12 +106,19 @@ def solve(task: str, seed: int) -> dict[str, Any]:
     }
 
 
+def finished(run: Run) -> Run:
+    """The run; whoever stopped it before its end wants no more of this."""
+    if run.stopped_by is not None:
+        sys.exit(128 + run.stopped_by)
+    return run
+
+
 def explore(kind: str) -> dict[str, Any]:
     """Trains without reward, and plays."""
     method, start = KINDS[kind]
     shutil.rmtree(RUNS / kind, ignore_errors=True)
     make = maker(start)
-    run = gemax.train(make, method=method, out=RUNS / kind, **EXPLORING)
+    run = finished(gemax.train(make, method=method, out=RUNS / kind, **EXPLORING))
     played = play(make, gemax.load(RUNS / kind, environment=make))
     return {"explorer": kind, "frames": run.summary["frames"], "trained": played, "random": play(make, None)}
 
