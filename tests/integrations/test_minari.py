@@ -134,7 +134,7 @@ def test_the_command_says_how_to_read_the_data_and_does_not_write_over_it(rooms,
     assert 'minari.load_dataset("gemax/rooms-v0")' in capsys.readouterr().out
     assert main(["collect", str(rooms), "--episodes", "3"]) == 2
     words = capsys.readouterr().err
-    assert "another name with --id" in words
+    assert "another name (--id)" in words
     assert "minari delete gemax/rooms-v0" in words
     assert main(["collect", str(rooms), "--episodes", "3", "--id", "rooms-v1"]) == 0
     assert set(minari.list_local_datasets()) == {"gemax/rooms-v0", "rooms-v1"}
