@@ -39,6 +39,8 @@ class Experiment(NamedTuple):
     show: Callable[[Any], Shown]
     """From these runs; or from what `work` gives, where there is any."""
     num_seeds: int = 5
+    stand_in: Callable[[Config], Config] = lambda config: config
+    """What is trained in place of a configuration in a smoke test, where others have shown that it runs."""
     work: Callable[[Path, bool], Any] | None = None
     """What is computed instead of runs; is given the folder to keep it in, and whether it is for a smoke test."""
 
@@ -54,9 +56,13 @@ SMOKE = {
 
 def configs_of(experiment: Experiment, preset: Preset, smoke: bool) -> dict[str, list[Config]]:
     """The configurations of all seeds. `smoke` makes them so small that they show nothing but that all of it runs."""
-    changes = SMOKE if smoke else {}
-    num_seeds = 1 if smoke else experiment.num_seeds
+    sweep = experiment.sweep(preset)
+    if smoke:
+        return {
+            label: [dataclasses.replace(experiment.stand_in(config), **SMOKE)]
+            for label, config in sweep.items()
+        }
     return {
-        label: [dataclasses.replace(config, seed=seed, **changes) for seed in range(num_seeds)]
-        for label, config in experiment.sweep(preset).items()
+        label: [dataclasses.replace(config, seed=seed) for seed in range(experiment.num_seeds)]
+        for label, config in sweep.items()
     }

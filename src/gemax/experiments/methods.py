@@ -6,7 +6,7 @@ from gemax.experiments.budgets import UPDATES, configured
 from gemax.experiments.experiment import Experiment, Runs, Shown, Sweep
 from gemax.experiments.plots import TITLES
 from gemax.experiments.records import Record
-from gemax.training.config import Preset
+from gemax.training.config import Config, Preset
 
 METHODS = ("none", "oracle", "rnd", "ngu", "ngu-rnd", "gem")
 
@@ -18,6 +18,12 @@ def sweep(preset: Preset) -> Sweep:
         for world in UPDATES
         for method in METHODS
     }
+
+
+def shown_elsewhere(config: Config) -> Config:
+    """The figures have trained these methods in 2-Rooms, and in noise and with keys GEM: the rest of it is alike."""
+    is_like_two_rooms = config.world in ("two-rooms-noisy", "two-keys") and config.method != "gem"
+    return configured("two-rooms", config.preset, method=config.method) if is_like_two_rooms else config
 
 
 def show(runs: Runs) -> Shown:
@@ -61,4 +67,5 @@ EXPERIMENT = Experiment(
     sweep,
     show,
     num_seeds=1,
+    stand_in=shown_elsewhere,
 )

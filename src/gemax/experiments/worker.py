@@ -1,6 +1,7 @@
 """A process that makes runs for the experiments, one after the other, on its own share of the cores."""
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -68,6 +69,9 @@ def serve(connection: Connection, cores: list[int], compiled: str, quick: bool) 
     jax.config.update("jax_compilation_cache_dir", compiled)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_disable_most_optimizations", quick)
+    if quick:
+        # Tracing makes millions of objects that live as long as their program.
+        gc.disable()
     answer = ""
     while answer != STOPPED:
         try:
