@@ -41,14 +41,14 @@ FIRST_LAYOUT = 1_000_000
 
 FOUR_ROOMS = "MiniGrid-FourRooms-v0"
 EXPLORING = {"reward_free": True, "updates": 1500}
-KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "anywhere, ngu": ("ngu", {}),
-    "corner, gem": ("gem", {"agent_pos": (1, 1)}),
-    "anywhere, gem": ("gem", {}),
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "anywhere, ngu": ({}, {"method": "ngu"}),
+    "anywhere, gem per episode": ({}, {"method": "gem", "per_episode": True, "intrinsic_scale": 0.02}),
+    "corner, gem": ({"agent_pos": (1, 1)}, {"method": "gem"}),
 }
-"""Where episodes start, and what explores. GEM spreads the visits of all episodes together: those that start anywhere
-are spread as they are, and nothing is to be gained by going far in one of them."""
-FINE_TUNED = ("anywhere, ngu", "corner, gem")
+"""Where episodes start, and what explores. GEM spreads the visits of all episodes together unless it is told otherwise:
+those that start anywhere are spread as they are, and nothing is to be gained by going far in one of them."""
+FINE_TUNED = ("anywhere, ngu", "anywhere, gem per episode")
 SEEDS_OF_FIRST_REWARD = range(10)
 MOST_UPDATES = 300
 
@@ -115,10 +115,10 @@ def finished(run: Run) -> Run:
 
 def explore(kind: str) -> dict[str, Any]:
     """Trains without reward, and plays."""
-    method, start = KINDS[kind]
+    start, settings = KINDS[kind]
     shutil.rmtree(RUNS / kind, ignore_errors=True)
     make = maker(start)
-    run = finished(gemax.train(make, method=method, out=RUNS / kind, **EXPLORING))
+    run = finished(gemax.train(make, out=RUNS / kind, **EXPLORING, **settings))
     played = play(make, gemax.load(RUNS / kind, environment=make))
     return {"explorer": kind, "frames": run.summary["frames"], "trained": played, "random": play(make, None)}
 
@@ -129,9 +129,9 @@ def maker(start: dict[str, Any]) -> Callable[[], gymnasium.Env]:
 
 def first_reward(kind: str, seed: int, *, pretrained: bool) -> dict[str, Any]:
     """How many frames it takes until the task pays for the first time, with the intrinsic reward all along."""
-    method, start = KINDS[kind]
+    start, settings = KINDS[kind]
     source = str(RUNS / kind) if pretrained else ""
-    config = configure("gym:own", method=method, seed=seed, updates=MOST_UPDATES, start_from=source)
+    config = configure("gym:own", seed=seed, updates=MOST_UPDATES, start_from=source, **settings)
     trainer, state, _ = begin_run(assemble(config, own=Own(environment=maker(start))))
     environment, frames = trainer.world, None
     assert isinstance(environment, Environment)

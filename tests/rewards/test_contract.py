@@ -9,6 +9,7 @@ from gemax.rewards.base import no_reward
 from gemax.rewards.centred import centred
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.gem import GemSettings, gem
+from gemax.rewards.gem_episodic import gem_episodic
 from gemax.rewards.gem_recent import gem_recent
 from gemax.rewards.ngu import NguSettings, ngu
 from gemax.rewards.oracle import OracleSettings, oracle
@@ -21,6 +22,7 @@ NGU = ngu(mlp((8, 4)), ACTIONS, 5, OPTIMISER, NguSettings(hidden_size=8))
 MEMBERS = {
     "gem": gem(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings()),
     "gem-recent": gem_recent(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings(), capacity=16),
+    "gem-episodic": gem_episodic(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings(), capacity=5),
     "centred": centred(NGU),
     "none": no_reward(),
     "oracle": oracle(ROWS, OracleSettings()),

@@ -112,18 +112,16 @@ def gem(
                 half.log_g, half.contrast.similarity, half.weight, alpha=settings.alpha
             ),
         )
-        total, metrics = -objective, {"gem_objective": objective}
-        if settings.similarity == "learned":
-            after = spread(rollout.arrived, views.embedding, rollout.reward.shape[1])
-            before = embeddings_before(
-                lambda rows: view(parameters, rows).embedding, views.embedding, rollout, shortest_episode
-            )
-            penalty = embedding_penalty(after.reshape(-1, embedding_size))
-            adjacency = adjacency_of(before, after, settings)
-            total += settings.regularisation * penalty + settings.adjacency_scale * adjacency
-            metrics |= {"adjacency": adjacency, "embedding_norm": jnp.sqrt(penalty)}
+        cost, metrics = regularisers(
+            lambda rows: view(parameters, rows).embedding,
+            views.embedding,
+            rollout,
+            settings,
+            shortest_episode,
+        )
+        metrics |= {"gem_objective": objective}
         reward = reward_of(halves, rollout, settings)
-        return total, (reward, metrics | diagnosis(halves))
+        return cost - objective, (reward, metrics | diagnosis(halves))
 
     def reward(state: GemState, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:
         _, (raw, _) = loss(state.parameters, rollout, key)
@@ -222,17 +220,28 @@ def in_first_half(num_worlds: int) -> Bool[Array, " worlds"]:
     return jnp.arange(num_worlds) < num_worlds // 2
 
 
-def adjacency_of(
-    before: Float[Array, "time worlds D"], after: Float[Array, "time worlds D"], settings: GemSettings
-) -> Float[Array, ""]:
-    """The adjacency regulariser over every step of a rollout: never across a reset, terminal states included."""
-    size = after.shape[-1]
-    return adjacency_regulariser(
-        before.reshape(-1, size),
-        after.reshape(-1, size),
-        huber_offset=settings.huber_offset,
-        huber_exponent=settings.huber_exponent,
+def regularisers(
+    embed: Callable[[Float[Array, "rows *shape"]], Float[Array, "rows D"]],
+    of_rows: Float[Array, "rows D"],
+    rollout: Rollout,
+    settings: GemSettings,
+    shortest_episode: int,
+) -> tuple[Float[Array, ""], Metrics]:
+    """What a learned geometry costs beside the objective: `w_reg ‖f(x)‖² + C · AR`, over every step of a rollout.
+
+    Given f, and f of the rows that were arrived in. AR goes never across a reset, and terminal states are included.
+    """
+    if settings.similarity != "learned":
+        return jnp.zeros(()), {}
+    size = of_rows.shape[-1]
+    after = spread(rollout.arrived, of_rows, rollout.reward.shape[1]).reshape(-1, size)
+    before = embeddings_before(embed, of_rows, rollout, shortest_episode).reshape(-1, size)
+    penalty = embedding_penalty(after)
+    adjacency = adjacency_regulariser(
+        before, after, huber_offset=settings.huber_offset, huber_exponent=settings.huber_exponent
     )
+    cost = settings.regularisation * penalty + settings.adjacency_scale * adjacency
+    return cost, {"adjacency": adjacency, "embedding_norm": jnp.sqrt(penalty)}
 
 
 def diagnosis(halves: tuple[Half, Half]) -> Metrics:
@@ -332,7 +341,7 @@ def _halves(steps: Shaped[Array, "steps *rest"], num_worlds: int) -> tuple[Array
     )
 
 
-def power_of(log_g: Float[Array, " N"], settings: GemSettings) -> Float[Array, " N"]:
+def power_of(log_g: Float[Array, "*shape"], settings: GemSettings) -> Float[Array, "*shape"]:
     """What negatives weigh in the reward, from which neither f nor g learns: no gradient has to be followed."""
     return jax.lax.stop_gradient(g_power(log_g, settings.alpha))
 

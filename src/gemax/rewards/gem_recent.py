@@ -15,17 +15,16 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gemax.core.expectation import Contrast, mean, sampled_contrast
 from gemax.core.normaliser import Normaliser, init_normaliser
-from gemax.core.objective import embedding_penalty, gem_objective, gem_reward
+from gemax.core.objective import gem_objective, gem_reward
 from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward
-from gemax.rewards.both_ends import embeddings_before
 from gemax.rewards.gem import (
     GemSettings,
     Views,
-    adjacency_of,
     hiding,
     pay,
     power_of,
+    regularisers,
     similarity_of,
     viewing,
 )
@@ -86,13 +85,15 @@ def gem_recent(
         )
         return GemRecentState(parameters, optimiser.init(parameters), init_normaliser(), recent)
 
-    def look(parameters: Parameters, rollout: Rollout) -> Views:
-        """At every step of the rollout in turn, by time and world."""
+    def by_steps(of_rows: Views, rollout: Rollout) -> Views:
+        """What is said of every step of the rollout in turn, by time and world."""
         num_worlds = rollout.reward.shape[1]
-        views = view(parameters, rollout.arrived.rows)
-        embedding = spread(rollout.arrived, views.embedding, num_worlds)
-        log_g = spread(rollout.arrived, views.log_g[:, None], num_worlds)
+        embedding = spread(rollout.arrived, of_rows.embedding, num_worlds)
+        log_g = spread(rollout.arrived, of_rows.log_g[:, None], num_worlds)
         return Views(embedding.reshape(-1, embedding.shape[-1]), log_g.reshape(-1))
+
+    def look(parameters: Parameters, rollout: Rollout) -> Views:
+        return by_steps(view(parameters, rollout.arrived.rows), rollout)
 
     def extend(recent: Recent, views: Views, rollout: Rollout, is_real: Bool[Array, " worlds"]):
         """With the rollout's observations, and the number of each step's episode."""
@@ -125,34 +126,28 @@ def gem_recent(
         return pay_contrasted(state.normaliser, views, contrast, is_contrasted, rollout, settings)[0]
 
     def loss(parameters: Parameters, recent: Recent, rollout: Rollout):
-        views = look(parameters, rollout)
+        of_rows = view(parameters, rollout.arrived.rows)
+        views = by_steps(of_rows, rollout)
         # The gradient goes through the negatives as well, also through those of earlier rollouts.
         recent = recent._replace(views=view(parameters, recent.rows))
         recent, episode = extend(recent, views, rollout, everywhere(rollout))
         contrast, is_contrasted = contrast_with(recent, views, episode, settings)
         objective = gem_objective(views.log_g, contrast.similarity, is_contrasted, alpha=settings.alpha)
-        total, metrics = -objective, {"gem_objective": objective}
-        if settings.similarity == "learned":
-            penalty = embedding_penalty(views.embedding)
-            after = views.embedding.reshape(*rollout.reward.shape, -1)
-            of_rows = (
-                views.embedding
-                if rollout.arrived.row is None
-                else view(parameters, rollout.arrived.rows).embedding
-            )
-            before = embeddings_before(
-                lambda rows: view(parameters, rows).embedding, of_rows, rollout, shortest_episode
-            )
-            adjacency = adjacency_of(before, after, settings)
-            total += settings.regularisation * penalty + settings.adjacency_scale * adjacency
-            metrics |= {"adjacency": adjacency, "embedding_norm": jnp.sqrt(penalty)}
+        cost, metrics = regularisers(
+            lambda rows: view(parameters, rows).embedding,
+            of_rows.embedding,
+            rollout,
+            settings,
+            shortest_episode,
+        )
         entropy = mean(-jnp.log(jnp.maximum(contrast.similarity, 1e-12)), is_contrasted)
         metrics |= {
+            "gem_objective": objective,
             "similarity_mean": mean(contrast.similarity, is_contrasted),
             "effective_states": jnp.exp(entropy),
             "log_g": mean(views.log_g, is_contrasted),
         }
-        return total, (views, contrast, is_contrasted, recent, metrics)
+        return cost - objective, (views, contrast, is_contrasted, recent, metrics)
 
     def step(state: GemRecentState, rollout: Rollout, key: PRNGKeyArray):
         gradient_of = jax.value_and_grad(loss, has_aux=True)

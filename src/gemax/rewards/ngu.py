@@ -19,6 +19,7 @@ from gemax.core.checks import check_fraction, check_not_negative, check_positive
 from gemax.networks import Network, Parameters, mlp
 from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.both_ends import embeddings_before
+from gemax.rewards.remembering import remembered_at
 from gemax.types import Rollout, Tree, spread, tree_where
 
 DIMENSIONS_AT_ONCE = 32
@@ -193,20 +194,6 @@ def where_real(
     embedding = jnp.where(is_real[None, :, None], after.embedding, before.embedding)
     rest = tree_where(is_real, after[1:], before[1:])
     return EpisodicMemory(embedding, *rest)
-
-
-def remembered_at(
-    is_first: Bool[Array, "time worlds"], length: Int[Array, " worlds"], capacity: int
-) -> Bool[Array, "worlds time entries"]:
-    """Which entries of the memory, followed by the rollout's own states, each step can remember.
-
-    Those of its own episode, up to the state it acted from, and no more than there is room for.
-    """
-    num_steps = is_first.shape[0]
-    time = jnp.arange(num_steps)
-    start = jax.lax.cummax(jnp.where(is_first, time[:, None], -length[None]), axis=0).T
-    entry, now = jnp.arange(-capacity, num_steps)[None, None], time[None, :, None]
-    return (entry >= start[..., None]) & (entry <= now) & (entry > now - capacity)
 
 
 def nearest(

@@ -85,6 +85,11 @@ class Config:
     """Tsallis index; 1 is Shannon."""
     num_negatives: int = 0
     """n_neg; 0 takes all of the other half."""
+    per_episode: bool = False
+    """Whether GEM evens out the visits of each episode, in place of those of all episodes together: for worlds that are
+    others in every episode."""
+    episode_memory: int = 128
+    """How many visits of an episode `per_episode` looks back to."""
     huber_offset: float = 1.0
     """δ of the adjacency regulariser."""
     huber_exponent: float = 4.0
@@ -132,7 +137,9 @@ class Config:
         check_alpha(self.alpha)
         if self.grouped and self.seeds > 1:
             raise ValueError(f"seeds must be 1 for one seed of a group; got {self.seeds}.")
-        if self.method == "gem" and self.num_worlds < 8:
+        if self.per_episode and self.method != "gem":
+            raise ValueError(f"per_episode is for method gem; got {self.method}.")
+        if self.method == "gem" and not self.per_episode and self.num_worlds < 8:
             raise ValueError(
                 f"num_worlds must be at least 8 for gem, half of them for negatives; got {self.num_worlds}."
             )
@@ -156,7 +163,7 @@ class Config:
 
 COUNTS = (
     "seeds", "updates", "num_worlds", "trace_length", "trace_period", "policy_every", "updates_per_call",
-    "checkpoint_every", "keep_checkpoints", "horizon", "torso_size", "lstm_size", "head_size",
+    "checkpoint_every", "keep_checkpoints", "horizon", "episode_memory", "torso_size", "lstm_size", "head_size",
     "embedding_size", "time_buckets",
 )  # fmt: skip
 POSITIVE = ("learning_rate", "reward_learning_rate", "similarity_scale", "huber_exponent")
@@ -176,7 +183,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "env_workers": ("sync", "async"),
 }
 
-ADDED = ("env_workers", "env_timeout", "start_from", "start_update")
+ADDED = ("env_workers", "env_timeout", "start_from", "start_update", "per_episode", "episode_memory")
 """Fields that older runs do not have; their defaults leave everything as it was."""
 
 

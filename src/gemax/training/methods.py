@@ -9,6 +9,7 @@ from gemax.networks import torso, torso_and_heads
 from gemax.rewards.base import IntrinsicReward, no_reward
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.gem import GemSettings, OwnSimilarity, gem
+from gemax.rewards.gem_episodic import gem_episodic
 from gemax.rewards.gem_recent import gem_recent
 from gemax.rewards.ngu import NguSettings, ngu
 from gemax.rewards.oracle import OracleSettings, oracle
@@ -45,9 +46,11 @@ def reward_of_method(
         return no_reward()
     if config.method == "gem":
         f_and_g = torso_and_heads(config.torso_size, config.head_size, (config.embedding_size, 1), pixels)
-        gem_of = gem_recent if surroundings.few_worlds else gem
         settings = _gem_settings(config, similarity)
-        return gem_of(f_and_g, config.embedding_size, optimiser, settings, hidden, shortest)
+        parts = f_and_g, config.embedding_size, optimiser, settings, hidden, shortest
+        if config.per_episode:
+            return gem_episodic(*parts, capacity=min(config.episode_memory, surroundings.horizon))
+        return gem_recent(*parts) if surroundings.few_worlds else gem(*parts)
     if config.method == "oracle":
         settings = OracleSettings(scale=config.intrinsic_scale, shift=config.intrinsic_shift)
         return oracle(surroundings.num_squares, settings)
