@@ -86,11 +86,11 @@ def gem_episodic(
             new = spread(rollout.arrived, rows.reshape(rows.shape[0], -1), num_worlds).swapaxes(0, 1)
             return jnp.concatenate([old, new.reshape(*new.shape[:2], *old.shape[2:])], axis=1)
 
-        stream = behind(memory.rows, rollout.arrived.rows), jax.tree.map(behind, memory.views, of_rows)
+        rows, views = behind(memory.rows, rollout.arrived.rows), jax.tree.map(behind, memory.views, of_rows)
         remembered = remembered_at(rollout.is_first, memory.length, capacity)
         length = jnp.sum(remembered[:, -1], axis=-1, dtype=memory.length.dtype)
-        after = EpisodeSoFar(*jax.tree.map(lambda leaf: leaf[:, -capacity:], stream), length)
-        return stream[1], remembered, after
+        kept_rows, kept_views = jax.tree.map(lambda leaf: leaf[:, -capacity:], (rows, views))
+        return views, remembered, EpisodeSoFar(kept_rows, kept_views, length)
 
     def contrast_of(memory: EpisodeSoFar, of_rows: Views, rollout: Rollout):
         """What g says of every step, by world and time; what its episode says; and the memory after it."""
@@ -161,7 +161,7 @@ def contrast_within(
     power = jnp.broadcast_to(power_of(stream.log_g, settings)[:, None], remembered.shape)
     # One observation that is not finite must not spoil what all others are paid.
     remembered = remembered & jnp.isfinite(stream.log_g)[:, None]
-    return sampled_contrast(
-        *(leaf.reshape(-1, leaf.shape[-1]) for leaf in (similarity, power)),
-        remembered.reshape(-1, remembered.shape[-1]),
+    similarity, power, remembered = (
+        leaf.reshape(-1, leaf.shape[-1]) for leaf in (similarity, power, remembered)
     )
+    return sampled_contrast(similarity, power, remembered)
