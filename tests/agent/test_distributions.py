@@ -65,6 +65,13 @@ def test_squashed_actions_have_finite_gradients_even_at_the_ends(mean, key):
     assert np.isfinite(gradient).all()
 
 
+def test_means_that_run_away_are_held_where_actions_still_differ():
+    outputs = jnp.asarray([[1e6, -30.0], [-1e6, -30.0]])
+    np.testing.assert_allclose(SQUASHED_GAUSSIAN.likeliest(outputs)[:, 0], [0.9866, -0.9866], atol=1e-3)
+    log_density, _ = SQUASHED_GAUSSIAN.judge(outputs, jnp.zeros((2, 1)))
+    assert (log_density > -320.0).all()
+
+
 @pytest.mark.parametrize("spec", [FiniteActions((3,)), FiniteActions((2, 3)), ContinuousActions(2)])
 def test_actions_enter_the_network_as_their_encoding_would(spec, key):
     table = jax.random.normal(key, (spec.num_inputs, 4))

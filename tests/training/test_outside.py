@@ -2,6 +2,7 @@ import dataclasses
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -10,6 +11,7 @@ from tests.environments.toys import Counting, Showing
 
 from gemax.environments.base import Arrival
 from gemax.training.assemble import OWN_ENVIRONMENT, Own, assemble
+from gemax.training.learn import extrinsic_scale
 from gemax.training.loop import begin
 from gemax.training.outside import Outside, seed_after, train_outside, without_task
 from gemax.training.presets import configure
@@ -103,6 +105,35 @@ def test_steps_follow_one_another_whoever_resets(mode):
             real.inputs.previous_action[1:][~over[:-1]], real.action[:-1][~over[:-1]]
         )
         assert (real.inputs.previous_action[real.is_first] == 2).all()
+
+
+class Generous(Paying):
+    """Pays the same, a thousand times over."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, 1000.0 * reward, *rest
+
+
+def test_rewards_of_any_size_are_learned_from_alike():
+    changes = {"updates": 120, "learning_rate": 1e-2, "discount": 0.5}
+    plain, generous = (trained(trainer_in(make, **changes))[-1][1] for make in (Paying, Generous))
+    assert generous["action_entropy"] < 0.35
+    assert generous["return"] > 500 * plain["return"]
+    assert (
+        generous["value_loss"] < 1.0 < trained(trainer_in(Generous, scale_rewards=False))[-1][1]["value_loss"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kept", "now", "expected"), [(0.0, 0.4, 1.0), (-0.9, 0.4, 1.0), (-50.0, 4.0, 0.02), (1.0, 8.0, 0.125)]
+)
+def test_no_episode_of_late_has_earned_or_lost_more_than_one(kept, now, expected):
+    trainer = trainer_in(Counting)
+    tally = begin(trainer).tally
+    tally = tally._replace(returns=tally.returns.at[3].set(kept))
+    assert extrinsic_scale(trainer, tally, jnp.full((2, 8), now)) == pytest.approx(expected)
+    assert extrinsic_scale(trainer_in(Counting, scale_rewards=False), tally, jnp.full((2, 8), now)) == 1.0
 
 
 ODD = {

@@ -14,7 +14,10 @@ Outputs: TypeAlias = Float[Array, "*batch outputs"]
 Action: TypeAlias = Shaped[Array, "*batch_and_parts"]
 """A whole number; or several, a part of the action each; or numbers from -1 to 1."""
 
-SMALLEST_DEVIATION = 1e-2
+SMALLEST_DEVIATION = 0.1
+"""Before squashing. A policy that is surer than this cannot learn from what it does: nothing else is tried."""
+FARTHEST_MEAN = 2.5
+"""Before squashing: 0.987 of the way to an end. Farther out actions hardly differ, and means would run away."""
 LARGEST_ACTION = 1.0 - 1e-6
 """Nearer to an end of its range a number no longer tells what it was before it was squashed."""
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
@@ -79,6 +82,7 @@ def categoricals(sizes: tuple[int, ...]) -> ActionDistribution:
 
 def _moments(outputs: Outputs) -> tuple[Array, Array]:
     mean, spread = jnp.split(outputs, 2, axis=-1)
+    mean = FARTHEST_MEAN * jnp.tanh(mean / FARTHEST_MEAN)
     return mean, jax.nn.softplus(spread) + SMALLEST_DEVIATION
 
 
@@ -119,5 +123,5 @@ def _squashed_entropy(mean: Array, deviation: Array) -> Array:
 
 
 SQUASHED_GAUSSIAN = ActionDistribution(_draw_gaussian, _likeliest_gaussian, _judge_gaussian)
-"""Numbers from -1 to 1: normal variables, squashed by tanh. The outputs are their means, and their deviations before
-softplus."""
+"""Numbers from -1 to 1: normal variables, squashed by tanh. The outputs are their means before these are bounded, and
+their deviations before softplus."""

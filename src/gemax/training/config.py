@@ -104,6 +104,9 @@ class Config:
     """m: the mean of the intrinsic reward. In our own worlds RND and NGU have none."""
     normalise: bool = True
     """Whether GEM's reward is standardised before it is scaled and shifted."""
+    scale_rewards: bool = True
+    """Whether rewards of `gym:` environments are scaled such that no episode of late has earned or lost more than one:
+    what exploring is worth beside them then suits rewards of any size."""
     anneal_updates: int = 0
     """Over how many updates the intrinsic reward goes down to zero; 0 keeps it."""
     hide_time: bool = True
@@ -183,7 +186,15 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "env_workers": ("sync", "async"),
 }
 
-ADDED = ("env_workers", "env_timeout", "start_from", "start_update", "per_episode", "episode_memory")
+ADDED = (
+    "env_workers",
+    "env_timeout",
+    "start_from",
+    "start_update",
+    "per_episode",
+    "episode_memory",
+    "scale_rewards",
+)
 """Fields that older runs do not have; their defaults leave everything as it was."""
 
 

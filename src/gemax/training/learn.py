@@ -112,7 +112,11 @@ def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) 
     config = trainer.config
     rollout = rollout_of(trainer.eyes, state.centring, steps)
     intrinsic, reward_state, reward_metrics = trainer.reward.step(state.reward, rollout, key)
-    extrinsic = 0.0 if config.reward_free else steps.reward
+    extrinsic = (
+        0.0
+        if config.reward_free
+        else steps.reward * extrinsic_scale(trainer, state.tally, steps.episode_return)
+    )
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
     window = extend(state.window, steps, mixed, _arrived(trainer, steps))
     parameters, optimiser, agent_metrics = agent_step(trainer, state, window)
@@ -132,6 +136,21 @@ def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) 
     )
     metrics = {"intrinsic_reward": jnp.mean(intrinsic), **reward_metrics, **agent_metrics}
     return state, metrics | _tally_metrics(state) | _skipped(state)
+
+
+def extrinsic_scale(
+    trainer: Trainer, tally: Tally, episode_return: Float[Array, "time worlds"]
+) -> Float[Array, ""]:
+    """What rewards are multiplied with before they are learned from.
+
+    Rewards of other people's environments may be of any size. Where an episode earns or loses more than one, they are
+    scaled such that the largest return of late is one: what exploring and an even choice of actions are worth beside it
+    then holds everywhere. In our own worlds rewards are what they are.
+    """
+    if isinstance(trainer.world, World) or not trainer.config.scale_rewards:
+        return jnp.ones(())
+    largest = jnp.maximum(jnp.max(jnp.abs(tally.returns)), jnp.max(jnp.abs(episode_return)))
+    return 1.0 / jnp.maximum(largest, 1.0)
 
 
 def intrinsic_weight(config: Config, update: Array) -> Float[Array, ""]:
