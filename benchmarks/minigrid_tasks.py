@@ -43,7 +43,11 @@ FOUR_ROOMS = "MiniGrid-FourRooms-v0"
 EXPLORING = {"reward_free": True, "updates": 1500}
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "anywhere, ngu": ({}, {"method": "ngu"}),
-    "anywhere, gem per episode": ({}, {"method": "gem", "per_episode": True, "intrinsic_scale": 0.02}),
+    "anywhere, gem per episode": (
+        {},
+        # MiniGrid does not tell Gymnasium how long an episode is.
+        {"method": "gem", "per_episode": True, "intrinsic_scale": 0.01, "horizon": 100},
+    ),
     "corner, gem": ({"agent_pos": (1, 1)}, {"method": "gem"}),
 }
 """Where episodes start, and what explores. GEM spreads the visits of all episodes together unless it is told otherwise:
