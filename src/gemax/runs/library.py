@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from gemax.runs import session
-from gemax.runs.directory import free_path
 from gemax.runs.report import evaluate_run
-from gemax.runs.seeds import run_name
+from gemax.runs.seeds import place_for
 from gemax.runs.session import Run, Watch
 from gemax.training.assemble import (
     OWN_ENVIRONMENT,
@@ -57,7 +56,7 @@ def train(
     config = configure(
         world if isinstance(world, str) else OWN_ENVIRONMENT, method=method, seed=seed, **settings
     )
-    path = free_path(Path("runs"), run_name(config)) if out is None else Path(out)
+    path = place_for(config, None if out is None else Path(out))
     return session.start_run(assemble(config, own=own), path, watch=watch)
 
 

@@ -78,8 +78,13 @@ def start_run(
     config = trainer.config
     if config.grouped:
         raise ValueError("grouped is for gemax to set, on the seeds of a group. Set seeds to train several.")
-    check_space(path, space_needed(trainer))
+    if config.start_update:
+        raise ValueError(
+            "start_update is for gemax to set: a run starts with the newest checkpoint of start_from. "
+            "Leave it out."
+        )
     refuse_taken(path, config)
+    check_space(path, space_needed(trainer))
     trainer, state, messages = begin_run(trainer)
     for message in messages:
         tell(message)
