@@ -1,6 +1,8 @@
 """Datasets of real Minari: what is read back is what happened."""
 
 import dataclasses
+import os
+import signal
 
 import gymnasium
 import minari
@@ -140,13 +142,17 @@ def test_the_command_says_how_to_read_the_data_and_does_not_write_over_it(rooms,
     assert set(minari.list_local_datasets()) == {"gemax/rooms-v0", "rooms-v1"}
 
 
-def test_an_interrupted_collection_leaves_nothing(rooms, datasets, monkeypatch):
-    def interrupt(written):
-        if written == 2:
-            raise KeyboardInterrupt
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_collection_that_is_stopped_leaves_nothing(number, exit_code, rooms, datasets, monkeypatch, capsys):
+    def stopping(episodes, watch):
+        for episode in episodes:
+            yield episode
+            assert len(list(datasets.iterdir())) == 1
+            os.kill(os.getpid(), number)
 
-    with pytest.raises(KeyboardInterrupt):
-        gemax.collect(rooms, episodes=3, watch=interrupt)
+    monkeypatch.setattr(writing, "_watched", stopping)
+    assert main(["collect", str(rooms), "--episodes", "3"]) == exit_code
+    assert capsys.readouterr().err == "gemax: stopped.\n"
     assert list(datasets.iterdir()) == []
 
 
