@@ -1,6 +1,6 @@
-import os
+import multiprocessing
 import signal
-import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import gymnasium
@@ -96,12 +96,12 @@ def test_a_vector_environment_of_another_size_is_refused():
         environment.open(NUMBER)
 
 
-def run_faulty(make, **settings):
-    episodes = environment_of("test", make, horizon=50, **settings).open(NUMBER)
+def run_faulty(make, number=NUMBER, **settings):
+    episodes = environment_of("test", make, horizon=50, **settings).open(number)
     try:
         episodes.reset(0)
         for _ in range(10):
-            episodes.step(np.zeros(NUMBER, int))
+            episodes.step(np.zeros(number, int))
     finally:
         episodes.close()
 
@@ -114,6 +114,8 @@ class SecondIsFaulty:
 
     def __call__(self):
         self._made += 1
+        if self._made == 3 and self._fault == "constructor":
+            raise OSError("no robot left")
         return Faulty(self._fault) if self._made == 3 else Counting()
 
 
@@ -157,30 +159,97 @@ def test_a_time_limit_leaves_the_alarms_of_others_as_they_were():
     assert signal.getsignal(signal.SIGALRM) is before
 
 
-class Dying(Counting):
-    def step(self, action):
-        os.kill(os.getpid(), signal.SIGKILL)
+def test_a_reset_that_fails_is_named_with_its_episode():
+    words = r"environment 1, start of episode 2, reset\(seed=None\): raised RuntimeError: the robot does not get up"
+    with pytest.raises(EnvironmentFault, match=words):
+        run_faulty(SecondIsFaulty("reset"))
 
 
-# Gymnasium warns of what went on in its processes, which nobody needs to be told twice.
-@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_environment_that_cannot_be_made_beside_others_is_named():
+    words = (
+        r"environment 1 of test could not be made: it raised OSError: no robot left \(.*test_vector.py:\d+\)"
+    )
+    with pytest.raises(EnvironmentFault, match=words):
+        run_faulty(SecondIsFaulty("constructor"))
+
+
+def test_what_is_raised_is_told_on_one_line():
+    def make():
+        raise OSError("no such robot.\nPlug it in.\n")
+
+    words = (
+        r"^test could not be made: it raised OSError: no such robot. Plug it in \(.*test_vector.py:\d+\)\.$"
+    )
+    with pytest.raises(EnvironmentFault, match=words):
+        environment_of("test", make, horizon=7)
+
+
+# In processes
+
+
+class InItsProcess:
+    """Goes wrong in the process of one environment, and in no other."""
+
+    def __init__(self, fault, index=1):
+        self._fault, self._index = fault, index
+
+    def __call__(self):
+        if not multiprocessing.current_process().name.endswith(f"-{self._index}"):
+            return Counting()
+        if self._fault == "constructor":
+            raise OSError("no robot left")
+        return Faulty(self._fault)
+
+
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("fault", "words"),
     [
         (
-            partial(Faulty, "raises"),
-            r"environment \d, step \d of episode \d, .*RuntimeError: the robot fell over",
+            "raises",
+            r"environment 1, step 3 of episode \d, step\(0\): raised RuntimeError: the robot fell over",
         ),
-        (partial(Faulty, "hangs"), r"environment 0, 1, 2, step 3: did not answer within 3 s"),
-        (Dying, r"environment \d: its process \(\d+\) died of signal 9"),
+        ("constructor", r"environment 1 of test could not be made: it raised OSError: no robot left"),
+        (
+            "killed",
+            r"environment 1: its process \(\d+\) was killed \(signal 9\), maybe .* memory .* at step 3\.",
+        ),
     ],
 )
-def test_faults_in_processes_are_named_too_and_leave_no_process_behind(make, words, capfd):
+def test_faults_in_processes_are_named_too_and_leave_no_process_behind(fault, words, capfd):
     with pytest.raises(EnvironmentFault, match=words):
-        run_faulty(make, workers="async", timeout_seconds=3.0)
-    import multiprocessing
-
+        run_faulty(InItsProcess(fault), number=2, workers="async")
     assert not multiprocessing.active_children()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_process_that_is_stuck_for_good_is_named_and_killed_in_any_thread():
+    """It holds on to Python, where no signal is heard, and ignores that it should end."""
+    with ThreadPoolExecutor(1) as thread:
+        work = thread.submit(
+            run_faulty, InItsProcess("stuck"), number=2, workers="async", timeout_seconds=2.0
+        )
+        with pytest.raises(EnvironmentFault, match=r"environment 1, step 3: did not answer within 2 s"):
+            work.result()
+    assert not multiprocessing.active_children()
+
+
+def test_a_thread_is_told_that_it_has_no_time_limit():
+    with (
+        ThreadPoolExecutor(1) as thread,
+        pytest.warns(UserWarning, match=r"holds in the main thread only.* env_workers async") as caught,
+    ):
+        thread.submit(run_faulty, Counting).result()
+    assert len(caught) == 1
+
+
+def test_what_cannot_be_sent_to_a_process_is_refused(tmp_path):
+    with (tmp_path / "log.txt").open("w") as log:
+
+        def make():
+            return Counting() if log else None
+
+        with pytest.raises(ValueError, match=r"cannot be sent to another process: .*env_workers to sync"):
+            run_faulty(make, number=2, workers="async")
 
 
 def test_observations_of_another_precision_are_cast_with_one_warning():
@@ -221,14 +290,6 @@ def test_facts_come_from_gymnasiums_registry():
     assert (environment.horizon, environment.solved_return) == (7, float("inf"))
 
 
-def test_an_environment_that_cannot_be_made_says_why():
-    def make():
-        raise OSError("no such robot")
-
-    with pytest.raises(EnvironmentFault, match="test could not be made: OSError: no such robot"):
-        environment_of("test", make, horizon=7)
-    with (
-        warnings.catch_warnings(),
-        pytest.raises(ValueError, match="must make a gymnasium environment; got dict"),
-    ):
+def test_what_is_no_environment_is_refused():
+    with pytest.raises(ValueError, match="must make a gymnasium environment; got dict"):
         environment_of("test", dict, horizon=7)  # pyright: ignore[reportArgumentType]

@@ -1,6 +1,7 @@
 """Gymnasium's vector environments: one way to step them, whoever resets them and when."""
 
 import contextlib
+import multiprocessing
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,8 +12,9 @@ from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from gemax.environments.base import Arrival
 from gemax.environments.checking import Guard, complaint_about, number_of
-from gemax.environments.faults import EnvironmentFault, time_limit
+from gemax.environments.faults import EnvironmentFault, has_alarm, in_words, time_limit
 from gemax.environments.flattening import Flattening
+from gemax.environments.workers import SECONDS_AFTER_A_FAULT, end, who_died
 
 SECONDS_TO_CLOSE = 10.0
 
@@ -37,7 +39,7 @@ class VectorEpisodes:
         looks: bool = False,
     ) -> None:
         self._vector, self._flattening, self._translate = vector, flattening, translate
-        self._timeout, self._steps = timeout_seconds, 0
+        self._timeout, self._steps, self._is_waiting = timeout_seconds, 0, False
         self._mode = autoreset_mode_of(vector)
         self._was_over = np.zeros(vector.num_envs, bool)
         self._complaint = complaint_about(vector.observation_space) if looks else None
@@ -45,8 +47,13 @@ class VectorEpisodes:
 
     def reset(self, seed: int) -> np.ndarray:
         """Starts an episode in all of them; gives what they show."""
-        with self._watched():
-            observations, _ = self._vector.reset(seed=seed)
+        if self._timeout and not has_alarm() and not isinstance(self._vector, AsyncVectorEnv):
+            warnings.warn(
+                "env_timeout holds in the main thread only, and this is another one: for an environment that hangs we "
+                "shall wait for ever. With env_workers async it holds everywhere.",
+                stacklevel=2,
+            )
+        observations = self._reset_those(seed=seed)
         self._was_over[:] = False
         self._look(observations)
         return self._flattening.flatten(observations)
@@ -54,8 +61,7 @@ class VectorEpisodes:
     def step(self, action: np.ndarray) -> Arrival:
         """Takes an action in each of them."""
         self._steps += 1
-        with self._watched():
-            observations, rewards, terminated, truncated, infos = self._vector.step(self._translate(action))
+        observations, rewards, terminated, truncated, infos = self._stepped(self._translate(action))
         self._look(observations, rewards)
         seen = self._flattening.flatten(observations)
         # Copies: vector environments may write into the same arrays again.
@@ -71,8 +77,7 @@ class VectorEpisodes:
         if self._mode == AutoresetMode.SAME_STEP:
             arrived = self._with_final(seen, infos, is_over)
             return Arrival(arrived, reward, terminated, truncated, seen, is_over, happened)
-        with self._watched():
-            observations, _ = self._vector.reset(options={"reset_mask": is_over.copy()})
+        observations = self._reset_those(options={"reset_mask": is_over.copy()})
         self._look(observations)
         current = seen.copy()
         current[is_over] = self._flattening.flatten(observations)[is_over]
@@ -80,17 +85,28 @@ class VectorEpisodes:
 
     def close(self) -> None:
         """Ends them all, the hard way where they do not listen. To close again does no harm."""
+        if isinstance(self._vector, AsyncVectorEnv):
+            end(self._vector, SECONDS_AFTER_A_FAULT if self._is_waiting else SECONDS_TO_CLOSE)
+            return
         fault = EnvironmentFault("the environments did not close in time.")
-        with (
-            contextlib.suppress(Exception),
-            warnings.catch_warnings(),
-            time_limit(SECONDS_TO_CLOSE, lambda: fault),
-        ):
-            warnings.simplefilter("ignore")
+        with contextlib.suppress(Exception), time_limit(SECONDS_TO_CLOSE, lambda: fault):
+            self._vector.close()
+
+    def _reset_those(self, **which: Any) -> Any:
+        """What is seen after a reset."""
+        with self._watched() as patience:
             if isinstance(self._vector, AsyncVectorEnv):
-                self._vector.close(terminate=True)
-            else:
-                self._vector.close()
+                self._vector.reset_async(**which)
+                return self._vector.reset_wait(patience)[0]
+            return self._vector.reset(**which)[0]
+
+    def _stepped(self, actions: np.ndarray) -> tuple[Any, ...]:
+        """What a step gives."""
+        with self._watched() as patience:
+            if isinstance(self._vector, AsyncVectorEnv):
+                self._vector.step_async(actions)
+                return self._vector.step_wait(patience)
+            return self._vector.step(actions)
 
     def _with_final(self, seen: np.ndarray, infos: dict[str, Any], is_over: np.ndarray) -> np.ndarray:
         if "final_obs" not in infos:
@@ -121,18 +137,23 @@ class VectorEpisodes:
         raise EnvironmentFault(f"step {self._steps}: {self._complaint(observations)}.")
 
     @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Time is limited, and whatever is raised is said in words."""
+    def _watched(self) -> Iterator[float | None]:
+        """Time is limited, and whatever is raised is said in words. Gives how long to wait where no alarm rings."""
+        self._is_waiting = True
         try:
             with time_limit(self._timeout, self._too_slow):
-                yield
+                yield None if has_alarm() else self._timeout or None
+            self._is_waiting = False
         except EnvironmentFault:
             raise
-        except (EOFError, ConnectionError) as error:
-            raise EnvironmentFault(f"{self._who_died()} at step {self._steps}.") from error
+        except multiprocessing.TimeoutError as error:
+            raise self._too_slow() from error
         except Exception as error:
-            words = f"raised {type(error).__name__}: {error}"
-            raise EnvironmentFault(f"the vector environment, step {self._steps}: {words}") from error
+            if isinstance(error, EOFError | ConnectionError) and isinstance(self._vector, AsyncVectorEnv):
+                raise EnvironmentFault(f"{who_died(self._vector)} at step {self._steps}.") from error
+            raise EnvironmentFault(
+                f"the vector environment, step {self._steps}: {in_words(error)}."
+            ) from error
 
     def _too_slow(self) -> EnvironmentFault:
         words = f"did not answer within {self._timeout:g} s. A longer env_timeout may help"
@@ -141,21 +162,10 @@ class VectorEpisodes:
             if busy:
                 return EnvironmentFault(f"{busy[0].where()}: {words}.")
         if isinstance(self._vector, AsyncVectorEnv):
-            silent = [str(i) for i, pipe in enumerate(self._vector.parent_pipes) if not pipe.poll(0)]
+            silent = [str(i) for i, pipe in enumerate(self._vector.parent_pipes) if pipe and not pipe.poll(0)]
             if silent:
                 return EnvironmentFault(f"environment {', '.join(silent)}, step {self._steps}: {words}.")
         return EnvironmentFault(f"the environments, step {self._steps}: {words}.")
-
-    def _who_died(self) -> str:
-        processes = self._vector.processes if isinstance(self._vector, AsyncVectorEnv) else []
-        for index, process in enumerate(processes):
-            process.join(0.1)
-            code = process.exitcode
-            if code is not None and code < 0:
-                return f"environment {index}: its process ({process.pid}) died of signal {-code}, maybe out of memory,"
-            if code:
-                return f"environment {index}: its process ({process.pid}) ended with exit code {code}"
-        return "an environment's process went away"
 
 
 def autoreset_mode_of(vector: VectorEnv) -> AutoresetMode:
