@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from tests.environments.toys import FAULTS, Counting, Faulty, Showing
+from tests.environments.toys import FAULTS, Counting, Endless, Faulty, Showing
 
 from gemax.environments.faults import EnvironmentFault, time_limit
 from gemax.environments.opening import environment_of
@@ -78,6 +78,29 @@ def test_single_environments_give_the_transitions_of_a_plain_loop():
 
 def test_environments_in_processes_give_the_transitions_of_a_plain_loop():
     assert_same_transitions(outside(Counting, workers="async"))
+
+
+def test_episodes_without_an_end_are_cut_and_the_next_ones_start():
+    episodes = environment_of("test", Endless, horizon=5).open(2, longest=3)
+    episodes.reset(0)
+    arrivals = [episodes.step(np.zeros(2, int)) for _ in range(7)]
+    cut = [False, False, True, False, False, True, False]
+    assert [list(arrival.truncated) for arrival in arrivals] == [[is_cut] * 2 for is_cut in cut]
+    assert [arrival.arrived[0, 1] for arrival in arrivals] == [1, 2, 3, 1, 2, 3, 1]
+    assert [arrival.current[0, 1] for arrival in arrivals] == [1, 2, 0, 1, 2, 0, 1]
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_episodes_without_an_end_are_a_fault_of_what_resets_itself(mode):
+    make = partial(SyncVectorEnv, [partial(Counting, limit=3), Endless], autoreset_mode=mode)
+    episodes = environment_of("test", make, horizon=5).open(2, longest=6)
+    episodes.reset(0)
+    for _ in range(5):
+        episodes.step(np.zeros(2, int))
+    with pytest.raises(
+        EnvironmentFault, match=r"environment 1, step 6: its episode has no end after 6 steps"
+    ):
+        episodes.step(np.zeros(2, int))
 
 
 def test_a_vector_environment_that_does_not_say_when_it_resets_is_refused():

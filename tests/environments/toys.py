@@ -80,6 +80,14 @@ class Faulty(Counting):
         return observation, reward, terminated, truncated, info
 
 
+class Endless(Counting):
+    """Has no end."""
+
+    def step(self, action):
+        observation, reward, *_ = super().step(action)
+        return observation, reward, False, False, {}
+
+
 class Slow(Counting):
     """Takes its time, so that a run can be met in the middle of an update."""
 

@@ -43,13 +43,13 @@ def environment_of(
     example.close()
     flattening, translation = flattening_of(seen), translation_of(done)
 
-    def open_many(number: int) -> VectorEpisodes:
+    def open_many(number: int, longest: int | None = None) -> VectorEpisodes:
         if is_vector:
-            return VectorEpisodes(_opened(name, make, number), *parts, timeout_seconds, looks=True)
-        makers = [partial(guarded, name, make, index) for index in range(number)]
-        return VectorEpisodes(
-            _vector(makers, workers, share=not flattening.left_out), *parts, timeout_seconds
-        )
+            vector = _opened(name, make, number)
+        else:
+            makers = [partial(guarded, name, make, index) for index in range(number)]
+            vector = _vector(makers, workers, share=not flattening.left_out)
+        return VectorEpisodes(vector, *parts, timeout_seconds, looks=is_vector, longest=longest)
 
     parts = flattening, translation.translate
     left_out = ", ".join(flattening.left_out)

@@ -28,6 +28,7 @@ class VectorEpisodes:
         translate: From a policy's actions to theirs.
         timeout_seconds: How long all of them together may take for a step; 0 lets them.
         looks: Whether observations and rewards are looked at here: those of a `Guard` were already.
+        longest: Steps after which an episode is cut; None lets it go on.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class VectorEpisodes:
         translate: Callable[[np.ndarray], np.ndarray],
         timeout_seconds: float,
         looks: bool = False,
+        longest: int | None = None,
     ) -> None:
         self._vector, self._flattening, self._translate = vector, flattening, translate
         self._timeout, self._steps, self._is_waiting = timeout_seconds, 0, False
         self._mode = autoreset_mode_of(vector)
         self._was_over = np.zeros(vector.num_envs, bool)
+        self._longest, self._lengths = longest, np.zeros(vector.num_envs, int)
         self._complaint = complaint_about(vector.observation_space) if looks else None
         self._complaint_of_one = complaint_about(vector.single_observation_space)
 
@@ -54,7 +57,7 @@ class VectorEpisodes:
                 stacklevel=2,
             )
         observations = self._reset_those(seed=seed)
-        self._was_over[:] = False
+        self._was_over[:], self._lengths[:] = False, 0
         self._look(observations)
         return self._flattening.flatten(observations)
 
@@ -66,7 +69,7 @@ class VectorEpisodes:
         seen = self._flattening.flatten(observations)
         # Copies: vector environments may write into the same arrays again.
         reward, terminated = np.array(rewards, np.float32), np.array(terminated, bool)
-        truncated = np.asarray(truncated, bool) & ~terminated
+        truncated = self._cut(terminated, np.asarray(truncated, bool)) & ~terminated
         is_over = terminated | truncated
         if self._mode == AutoresetMode.NEXT_STEP:
             was_over, self._was_over = self._was_over, is_over
@@ -107,6 +110,21 @@ class VectorEpisodes:
                 self._vector.step_async(actions)
                 return self._vector.step_wait(patience)
             return self._vector.step(actions)
+
+    def _cut(self, terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray:
+        """Which episodes are interrupted, those included that have become too long."""
+        if self._longest is None:
+            return truncated
+        self._lengths[self._was_over] = -1  # where the next episode starts in a step of its own
+        self._lengths += 1
+        is_late = (self._lengths >= self._longest) & ~terminated & ~truncated
+        if is_late.any() and self._mode != AutoresetMode.DISABLED:
+            raise EnvironmentFault(
+                f"environment {np.argmax(is_late)}, step {self._steps}: its episode has no end after {self._longest:,} "
+                "steps, and what resets itself cannot be cut. Give it a time limit, or set another longest."
+            )
+        self._lengths[terminated | truncated | is_late] = 0
+        return truncated | is_late
 
     def _with_final(self, seen: np.ndarray, infos: dict[str, Any], is_over: np.ndarray) -> np.ndarray:
         if "final_obs" not in infos:

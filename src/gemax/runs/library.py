@@ -90,6 +90,7 @@ def evaluate(
     *,
     episodes: int = 1000,
     seed: int = 0,
+    longest: int | None = None,
     similarity: OwnSimilarity | None = None,
     reward: OwnReward | None = None,
     environment: MakeEnvironment | None = None,
@@ -100,12 +101,13 @@ def evaluate(
         run: The run directory.
         episodes: How many episodes are played with drawn actions, and how many with the likeliest.
         seed: Which starts, rewards and actions are drawn.
+        longest: Steps after which an episode of a `gym:` environment is cut; by default 10,000, or its horizon.
         similarity: The same function again, where the run has one of your own.
         reward: The same intrinsic reward again, where the run has one of your own.
         environment: What makes the environment, again, where it is your own.
     """
     own = Own(similarity, reward, environment)
-    return evaluate_run(Path(run), episodes, seed, tell=print, own=own)
+    return evaluate_run(Path(run), episodes, seed, tell=print, own=own, longest=longest)
 
 
 def _own_method(method: str) -> str:
