@@ -170,6 +170,35 @@ def test_vector_environments_of_others_are_looked_at_too(fault):
         run_faulty(make)
 
 
+class Bad(SyncVectorEnv):
+    """Other people's, which nobody looks at but us."""
+
+    def __init__(self, change):
+        super().__init__([Counting] * NUMBER)
+        self._change = change
+
+    def step(self, actions):
+        return self._change(*super().step(actions))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda seen, reward, end, cut, info: (seen, reward, end, info),
+            "must return 5 values; got 4 values",
+        ),
+        (lambda seen, *rest: (None, *rest), r"observation must have the shape \(3, 2\); got \(\)"),
+        (lambda seen, *rest: (seen[:2], *rest), r"observation must have the shape \(3, 2\); got \(2, 2\)"),
+        (lambda seen, reward, *rest: (seen, None, *rest), r"rewards must have the shape \(3,\); got \(\)"),
+        (lambda seen, reward, end, *rest: (seen, reward, end[:2], *rest), r"terminated must .*; got \(2,\)"),
+    ],
+)
+def test_what_a_vector_environment_returns_is_looked_at_as_a_whole(change, words):
+    with pytest.raises(EnvironmentFault, match=f"the vector environment, step 1: {words}"):
+        run_faulty(partial(Bad, change))
+
+
 def test_an_environment_that_hangs_is_named_when_its_time_is_over():
     with pytest.raises(EnvironmentFault, match=r"environment 1, step 3 .*did not answer within 0.5 s"):
         run_faulty(SecondIsFaulty("hangs"), timeout_seconds=0.5)

@@ -129,7 +129,7 @@ class Guard(gymnasium.Wrapper):
         self._episodes += 1
         result = self._call(lambda: self.env.reset(seed=seed, options=options))
         if not isinstance(result, tuple) or len(result) != 2:
-            raise self._fault(f"must return an observation and an info; got {_kind(result)}")
+            raise self._fault(f"must return an observation and an info; got {kind_of(result)}")
         self._check_observation(result[0])
         return result
 
@@ -140,7 +140,7 @@ class Guard(gymnasium.Wrapper):
         result = self._call(lambda: self.env.step(action))
         if not isinstance(result, tuple) or len(result) != 5:
             raise self._fault(
-                f"must return 5 values; got {_kind(result)}. An environment of the old Gym returns 4: wrap it with "
+                f"must return 5 values; got {kind_of(result)}. An environment of the old Gym returns 4: wrap it with "
                 "shimmy"
             )
         observation, reward, terminated, truncated, info = result
@@ -180,7 +180,8 @@ class Guard(gymnasium.Wrapper):
         return EnvironmentFault(f"{self.where()}: {words}.")
 
 
-def _kind(result: Any) -> str:
+def kind_of(result: Any) -> str:
+    """What came where several values should have."""
     return f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
 
 

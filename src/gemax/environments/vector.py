@@ -11,7 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from gemax.environments.base import Arrival
-from gemax.environments.checking import Guard, complaint_about, number_of
+from gemax.environments.checking import Guard, complaint_about, kind_of, number_of
 from gemax.environments.faults import EnvironmentFault, has_alarm, in_words, time_limit
 from gemax.environments.flattening import Flattening
 from gemax.environments.workers import SECONDS_AFTER_A_FAULT, end, who_died
@@ -65,7 +65,7 @@ class VectorEpisodes:
         """Takes an action in each of them."""
         self._steps += 1
         observations, rewards, terminated, truncated, infos = self._stepped(self._translate(action))
-        self._look(observations, rewards)
+        self._look(observations)
         seen = self._flattening.flatten(observations)
         # Copies: vector environments may write into the same arrays again.
         reward, terminated = np.array(rewards, np.float32), np.array(terminated, bool)
@@ -108,8 +108,11 @@ class VectorEpisodes:
         with self._watched() as patience:
             if isinstance(self._vector, AsyncVectorEnv):
                 self._vector.step_async(actions)
-                return self._vector.step_wait(patience)
-            return self._vector.step(actions)
+                result = self._vector.step_wait(patience)
+            else:
+                result = self._vector.step(actions)
+        self._look_at_all_but_observations(result)
+        return result
 
     def _cut(self, terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray:
         """Which episodes are interrupted, those included that have become too long."""
@@ -138,21 +141,30 @@ class VectorEpisodes:
         arrived[is_over] = self._flattening.flatten(batch)
         return arrived
 
-    def _look(self, observations: Any, rewards: Any = None) -> None:
+    def _look(self, observations: Any) -> None:
         """Names the environment that broke its promise, where no `Guard` has done so."""
+        if self._complaint is None or (about_all := self._complaint(observations)) is None:
+            return
+        with contextlib.suppress(TypeError):  # what is no batch has no entries to look at
+            for index, observation in enumerate(iterate(self._vector.observation_space, observations)):
+                if (words := self._complaint_of_one(observation)) is not None:
+                    raise EnvironmentFault(f"environment {index}, step {self._steps}: {words}.")
+        raise EnvironmentFault(f"the vector environment, step {self._steps}: {about_all}.")
+
+    def _look_at_all_but_observations(self, result: Any) -> None:
         if self._complaint is None:
             return
-        if rewards is not None:
-            for index, reward in enumerate(np.asarray(rewards, object).reshape(-1)):
-                if number_of(reward) is None:
-                    words = f"must return a reward that is a finite number; got {reward!r}"
-                    raise EnvironmentFault(f"environment {index}, step {self._steps}: {words}.")
-        if self._complaint(observations) is None:
-            return
-        for index, observation in enumerate(iterate(self._vector.observation_space, observations)):
-            if (words := self._complaint_of_one(observation)) is not None:
+        who = f"the vector environment, step {self._steps}"
+        if not isinstance(result, tuple) or len(result) != 5:
+            raise EnvironmentFault(f"{who}: must return 5 values; got {kind_of(result)}.")
+        for name, values in zip(("rewards", "terminated", "truncated"), result[1:4], strict=True):
+            if np.shape(values) != (self._vector.num_envs,):
+                words = f"must have the shape {(self._vector.num_envs,)}; got {np.shape(values)}"
+                raise EnvironmentFault(f"{who}: {name} {words}.")
+        for index, reward in enumerate(np.asarray(result[1], object)):
+            if number_of(reward) is None:
+                words = f"must return a reward that is a finite number; got {reward!r}"
                 raise EnvironmentFault(f"environment {index}, step {self._steps}: {words}.")
-        raise EnvironmentFault(f"step {self._steps}: {self._complaint(observations)}.")
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[float | None]:
