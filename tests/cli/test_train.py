@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+import gemax
 from gemax.cli import main
 
 TINY = [
@@ -52,11 +53,35 @@ def test_wrong_arguments_are_refused_before_a_folder_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_holds_something_or_cannot_be_written_is_refused(tmp_path, capsys):
+@pytest.fixture
+def nothing_is_opened(monkeypatch):
+    def refuse(*_, **__):
+        pytest.fail("a world or an environment was opened")
+
+    monkeypatch.setattr("gemax.training.assemble._place_of", refuse)
+
+
+def test_a_folder_that_holds_a_run_is_refused_before_anything_is_opened(tmp_path, capsys, nothing_is_opened):
+    (tmp_path / "seed-1").mkdir()
+    (tmp_path / "seed-1" / "config.json").write_text("{}")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["train", "gym:CartPole-v1", "--out", str(tmp_path / "seed-1")]) == 2
+    assert (
+        f"{tmp_path / 'seed-1'} already holds a run. Resume it, or choose another" in capsys.readouterr().err
+    )
+    assert main(["train", "two-rooms", "--seeds", "3", "--out", str(tmp_path)]) == 2
+    assert "seed-1 already holds a run" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="already holds a run"):
+        gemax.train("two-rooms", out=tmp_path / "seed-1")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_place_that_is_no_folder_is_refused_before_anything_is_opened(tmp_path, capsys, nothing_is_opened):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    assert main(["train", "two-rooms", "--out", str(blocked / "run")]) == 2
-    assert "Traceback" not in capsys.readouterr().err
+    for out in (blocked, blocked / "run"):
+        assert main(["train", "two-rooms", "--out", str(out)]) == 2
+        assert f"Cannot write to {out}: {blocked} is not a folder" in capsys.readouterr().err
 
 
 def test_help_shows_the_preset_of_the_world(capsys):

@@ -1,6 +1,6 @@
-import os
+import multiprocessing
 import signal
-import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import gymnasium
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from tests.environments.toys import FAULTS, Counting, Faulty, Showing
+from tests.environments.toys import FAULTS, Counting, Endless, Faulty, Showing
 
 from gemax.environments.faults import EnvironmentFault, time_limit
 from gemax.environments.opening import environment_of
@@ -80,6 +80,29 @@ def test_environments_in_processes_give_the_transitions_of_a_plain_loop():
     assert_same_transitions(outside(Counting, workers="async"))
 
 
+def test_episodes_without_an_end_are_cut_and_the_next_ones_start():
+    episodes = environment_of("test", Endless, horizon=5).open(2, longest=3)
+    episodes.reset(0)
+    arrivals = [episodes.step(np.zeros(2, int)) for _ in range(7)]
+    cut = [False, False, True, False, False, True, False]
+    assert [list(arrival.truncated) for arrival in arrivals] == [[is_cut] * 2 for is_cut in cut]
+    assert [arrival.arrived[0, 1] for arrival in arrivals] == [1, 2, 3, 1, 2, 3, 1]
+    assert [arrival.current[0, 1] for arrival in arrivals] == [1, 2, 0, 1, 2, 0, 1]
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_episodes_without_an_end_are_a_fault_of_what_resets_itself(mode):
+    make = partial(SyncVectorEnv, [partial(Counting, limit=3), Endless], autoreset_mode=mode)
+    episodes = environment_of("test", make, horizon=5).open(2, longest=6)
+    episodes.reset(0)
+    for _ in range(5):
+        episodes.step(np.zeros(2, int))
+    with pytest.raises(
+        EnvironmentFault, match=r"environment 1, step 6: its episode has no end after 6 steps"
+    ):
+        episodes.step(np.zeros(2, int))
+
+
 def test_a_vector_environment_that_does_not_say_when_it_resets_is_refused():
     def make():
         vector = SyncVectorEnv([Counting] * NUMBER)
@@ -96,12 +119,12 @@ def test_a_vector_environment_of_another_size_is_refused():
         environment.open(NUMBER)
 
 
-def run_faulty(make, **settings):
-    episodes = environment_of("test", make, horizon=50, **settings).open(NUMBER)
+def run_faulty(make, number=NUMBER, **settings):
+    episodes = environment_of("test", make, horizon=50, **settings).open(number)
     try:
         episodes.reset(0)
         for _ in range(10):
-            episodes.step(np.zeros(NUMBER, int))
+            episodes.step(np.zeros(number, int))
     finally:
         episodes.close()
 
@@ -114,6 +137,8 @@ class SecondIsFaulty:
 
     def __call__(self):
         self._made += 1
+        if self._made == 3 and self._fault == "constructor":
+            raise OSError("no robot left")
         return Faulty(self._fault) if self._made == 3 else Counting()
 
 
@@ -145,6 +170,35 @@ def test_vector_environments_of_others_are_looked_at_too(fault):
         run_faulty(make)
 
 
+class Bad(SyncVectorEnv):
+    """Other people's, which nobody looks at but us."""
+
+    def __init__(self, change):
+        super().__init__([Counting] * NUMBER)
+        self._change = change
+
+    def step(self, actions):
+        return self._change(*super().step(actions))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda seen, reward, end, cut, info: (seen, reward, end, info),
+            "must return 5 values; got 4 values",
+        ),
+        (lambda seen, *rest: (None, *rest), r"observation must have the shape \(3, 2\); got \(\)"),
+        (lambda seen, *rest: (seen[:2], *rest), r"observation must have the shape \(3, 2\); got \(2, 2\)"),
+        (lambda seen, reward, *rest: (seen, None, *rest), r"rewards must have the shape \(3,\); got \(\)"),
+        (lambda seen, reward, end, *rest: (seen, reward, end[:2], *rest), r"terminated must .*; got \(2,\)"),
+    ],
+)
+def test_what_a_vector_environment_returns_is_looked_at_as_a_whole(change, words):
+    with pytest.raises(EnvironmentFault, match=f"the vector environment, step 1: {words}"):
+        run_faulty(partial(Bad, change))
+
+
 def test_an_environment_that_hangs_is_named_when_its_time_is_over():
     with pytest.raises(EnvironmentFault, match=r"environment 1, step 3 .*did not answer within 0.5 s"):
         run_faulty(SecondIsFaulty("hangs"), timeout_seconds=0.5)
@@ -157,30 +211,97 @@ def test_a_time_limit_leaves_the_alarms_of_others_as_they_were():
     assert signal.getsignal(signal.SIGALRM) is before
 
 
-class Dying(Counting):
-    def step(self, action):
-        os.kill(os.getpid(), signal.SIGKILL)
+def test_a_reset_that_fails_is_named_with_its_episode():
+    words = r"environment 1, start of episode 2, reset\(seed=None\): raised RuntimeError: the robot does not get up"
+    with pytest.raises(EnvironmentFault, match=words):
+        run_faulty(SecondIsFaulty("reset"))
 
 
-# Gymnasium warns of what went on in its processes, which nobody needs to be told twice.
-@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_environment_that_cannot_be_made_beside_others_is_named():
+    words = (
+        r"environment 1 of test could not be made: it raised OSError: no robot left \(.*test_vector.py:\d+\)"
+    )
+    with pytest.raises(EnvironmentFault, match=words):
+        run_faulty(SecondIsFaulty("constructor"))
+
+
+def test_what_is_raised_is_told_on_one_line():
+    def make():
+        raise OSError("no such robot.\nPlug it in.\n")
+
+    words = (
+        r"^test could not be made: it raised OSError: no such robot. Plug it in \(.*test_vector.py:\d+\)\.$"
+    )
+    with pytest.raises(EnvironmentFault, match=words):
+        environment_of("test", make, horizon=7)
+
+
+# In processes
+
+
+class InItsProcess:
+    """Goes wrong in the process of one environment, and in no other."""
+
+    def __init__(self, fault, index=1):
+        self._fault, self._index = fault, index
+
+    def __call__(self):
+        if not multiprocessing.current_process().name.endswith(f"-{self._index}"):
+            return Counting()
+        if self._fault == "constructor":
+            raise OSError("no robot left")
+        return Faulty(self._fault)
+
+
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("fault", "words"),
     [
         (
-            partial(Faulty, "raises"),
-            r"environment \d, step \d of episode \d, .*RuntimeError: the robot fell over",
+            "raises",
+            r"environment 1, step 3 of episode \d, step\(0\): raised RuntimeError: the robot fell over",
         ),
-        (partial(Faulty, "hangs"), r"environment 0, 1, 2, step 3: did not answer within 3 s"),
-        (Dying, r"environment \d: its process \(\d+\) died of signal 9"),
+        ("constructor", r"environment 1 of test could not be made: it raised OSError: no robot left"),
+        (
+            "killed",
+            r"environment 1: its process \(\d+\) was killed \(signal 9\), maybe .* memory .* at step 3\.",
+        ),
     ],
 )
-def test_faults_in_processes_are_named_too_and_leave_no_process_behind(make, words, capfd):
+def test_faults_in_processes_are_named_too_and_leave_no_process_behind(fault, words, capfd):
     with pytest.raises(EnvironmentFault, match=words):
-        run_faulty(make, workers="async", timeout_seconds=3.0)
-    import multiprocessing
-
+        run_faulty(InItsProcess(fault), number=2, workers="async")
     assert not multiprocessing.active_children()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_process_that_is_stuck_for_good_is_named_and_killed_in_any_thread():
+    """It holds on to Python, where no signal is heard, and ignores that it should end."""
+    with ThreadPoolExecutor(1) as thread:
+        work = thread.submit(
+            run_faulty, InItsProcess("stuck"), number=2, workers="async", timeout_seconds=2.0
+        )
+        with pytest.raises(EnvironmentFault, match=r"environment 1, step 3: did not answer within 2 s"):
+            work.result()
+    assert not multiprocessing.active_children()
+
+
+def test_a_thread_is_told_that_it_has_no_time_limit():
+    with (
+        ThreadPoolExecutor(1) as thread,
+        pytest.warns(UserWarning, match=r"holds in the main thread only.* env_workers async") as caught,
+    ):
+        thread.submit(run_faulty, Counting).result()
+    assert len(caught) == 1
+
+
+def test_what_cannot_be_sent_to_a_process_is_refused(tmp_path):
+    with (tmp_path / "log.txt").open("w") as log:
+
+        def make():
+            return Counting() if log else None
+
+        with pytest.raises(ValueError, match=r"cannot be sent to another process: .*env_workers to sync"):
+            run_faulty(make, number=2, workers="async")
 
 
 def test_observations_of_another_precision_are_cast_with_one_warning():
@@ -221,14 +342,6 @@ def test_facts_come_from_gymnasiums_registry():
     assert (environment.horizon, environment.solved_return) == (7, float("inf"))
 
 
-def test_an_environment_that_cannot_be_made_says_why():
-    def make():
-        raise OSError("no such robot")
-
-    with pytest.raises(EnvironmentFault, match="test could not be made: OSError: no such robot"):
-        environment_of("test", make, horizon=7)
-    with (
-        warnings.catch_warnings(),
-        pytest.raises(ValueError, match="must make a gymnasium environment; got dict"),
-    ):
+def test_what_is_no_environment_is_refused():
+    with pytest.raises(ValueError, match="must make a gymnasium environment; got dict"):
         environment_of("test", dict, horizon=7)  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,8 @@
 """Environments for tests: one that counts, and one that goes wrong when it is told to."""
 
+import ctypes
+import os
+import signal
 import time
 
 import gymnasium
@@ -52,6 +55,11 @@ class Faulty(Counting):
         super().__init__()
         self._fault, self._at, self._steps = fault, at, 0
 
+    def reset(self, *, seed=None, options=None):
+        if self._fault == "reset" and self._steps >= self._at:
+            raise RuntimeError("the robot does not get up")
+        return super().reset(seed=seed, options=options)
+
     def step(self, action):
         self._steps += 1
         observation, reward, terminated, truncated, info = super().step(action)
@@ -60,10 +68,37 @@ class Faulty(Counting):
                 raise RuntimeError("the robot fell over")
             if self._fault == "hangs":
                 time.sleep(1000)
+            if self._fault == "stuck":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                ctypes.PyDLL(None).sleep(1000)  # Python gets no say until it is over
+            if self._fault == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
             if self._fault == "four":
                 return observation, reward, terminated, info
-            observation, reward = FAULTS[self._fault]
+            if self._fault in FAULTS:
+                observation, reward = FAULTS[self._fault]
         return observation, reward, terminated, truncated, info
+
+
+class Endless(Counting):
+    """Has no end."""
+
+    def step(self, action):
+        observation, reward, *_ = super().step(action)
+        return observation, reward, False, False, {}
+
+
+class Slow(Counting):
+    """Takes its time, so that a run can be met in the middle of an update."""
+
+    def step(self, action):
+        time.sleep(0.2)
+        return super().step(action)
+
+
+def fragile() -> Counting:
+    """Kills its process after a while, until it is mended."""
+    return Slow() if "MENDED" in os.environ else Faulty("killed", at=11)
 
 
 class Showing(gymnasium.Env):
@@ -88,3 +123,4 @@ class Showing(gymnasium.Env):
 
 
 gymnasium.register("gemax-test/Counting-v0", entry_point=Counting, max_episode_steps=50, reward_threshold=3.0)
+gymnasium.register("gemax-test/Fragile-v0", entry_point=fragile)

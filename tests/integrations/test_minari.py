@@ -1,12 +1,14 @@
 """Datasets of real Minari: what is read back is what happened."""
 
 import dataclasses
+import os
+import signal
 
 import gymnasium
 import minari
 import numpy as np
 import pytest
-from tests.environments.toys import Counting
+from tests.environments.toys import Counting, Endless
 
 import gemax
 from gemax.cli import main
@@ -111,6 +113,19 @@ def test_an_environment_of_ones_own_is_collected_without_a_way_to_make_it(tmp_pa
         np.testing.assert_array_equal(episode.rewards, 1 + np.arange(len(episode.rewards)) + episode.actions)
 
 
+def test_episodes_without_an_end_are_cut_and_marked_as_truncated(tmp_path):
+    run = untrained(tmp_path / "run", "gym:own", Own(environment=Endless))
+    said = []
+    name = gemax.collect(run, episodes=5, longest=7, environment=Endless, tell=said.append)
+    assert "5 of 5 collected episodes had no end after 7 steps and were cut." in said[-1]
+    dataset = minari.load_dataset(name)
+    assert dataset.total_episodes == 5
+    for episode in dataset:
+        np.testing.assert_array_equal(episode.observations[:, 1], np.arange(8))
+        assert list(episode.truncations) == [False] * 6 + [True]
+        assert not episode.terminations.any()
+
+
 def test_the_same_seed_collects_the_same_data(tmp_path):
     run = untrained(tmp_path / "run", "gym:CartPole-v1")
     names = [
@@ -140,13 +155,17 @@ def test_the_command_says_how_to_read_the_data_and_does_not_write_over_it(rooms,
     assert set(minari.list_local_datasets()) == {"gemax/rooms-v0", "rooms-v1"}
 
 
-def test_an_interrupted_collection_leaves_nothing(rooms, datasets, monkeypatch):
-    def interrupt(written):
-        if written == 2:
-            raise KeyboardInterrupt
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_collection_that_is_stopped_leaves_nothing(number, exit_code, rooms, datasets, monkeypatch, capsys):
+    def stopping(episodes, watch):
+        for episode in episodes:
+            yield episode
+            assert len(list(datasets.iterdir())) == 1
+            os.kill(os.getpid(), number)
 
-    with pytest.raises(KeyboardInterrupt):
-        gemax.collect(rooms, episodes=3, watch=interrupt)
+    monkeypatch.setattr(writing, "_watched", stopping)
+    assert main(["collect", str(rooms), "--episodes", "3"]) == exit_code
+    assert capsys.readouterr().err == "gemax: stopped.\n"
     assert list(datasets.iterdir()) == []
 
 
@@ -159,6 +178,11 @@ def test_what_is_no_name_of_a_dataset_is_refused(name, rooms):
 def test_no_episodes_are_refused(rooms):
     with pytest.raises(ValueError, match="episodes must be at least 1; got 0"):
         gemax.collect(rooms, episodes=0)
+
+
+def test_a_world_of_ours_needs_no_limit(rooms, capsys):
+    assert main(["collect", str(rooms), "--longest", "7"]) == 2
+    assert "episodes of two-rooms end by themselves, after" in capsys.readouterr().err
 
 
 def test_vector_environments_are_refused(tmp_path):

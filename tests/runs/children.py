@@ -99,10 +99,10 @@ def ask(arguments, environment):
 
 
 @contextlib.contextmanager
-def started(arguments, environment):
+def started(arguments, environment, **options):
     """A process that does not outlive the test, whatever becomes of the test."""
     child = subprocess.Popen(
-        arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
     try:
         yield child

@@ -46,6 +46,22 @@ def test_evaluation_plays_whole_episodes(run):
     assert gemax.evaluate(run.path, episodes=10) == report
 
 
+def test_evaluation_cuts_episodes_that_do_not_end_and_says_so(run, capsys):
+    assert main(["evaluate", str(run.path), "--episodes", "10", "--longest", "2"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    report = json.loads((run.path / "evaluation.json").read_text())
+    assert report["longest"] == 2
+    for kind in ("sampled", "greedy"):
+        assert report[kind]["length"]["mean"] <= 2
+        assert 0 < report[kind]["cut"] < 10  # some have a length of one or two
+        assert f"{report[kind]['cut']} of 10 {kind} episodes had no end after 2 steps and were cut." in said
+
+
+def test_a_length_that_cannot_be_is_refused(run):
+    with pytest.raises(ValueError, match="longest must be at least 1; got 0"):
+        gemax.evaluate(run.path, longest=0)
+
+
 def test_what_was_learned_acts_in_the_environment(run):
     policy, env = gemax.load(run.path), Counting()
     observation, _ = env.reset(seed=0)

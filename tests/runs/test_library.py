@@ -72,3 +72,5 @@ def test_wrong_shapes_and_settings_are_refused_in_words(run):
         gemax.train("two-rooms", learning_rat=1.0)
     with pytest.raises(ValueError, match="grouped is for gemax to set"):
         gemax.train("two-rooms", grouped=True)
+    with pytest.raises(ValueError, match=r"start_update is for gemax to set.* Leave it out"):
+        gemax.train("two-rooms", start_from=run.path, start_update=3)

@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     from gemax.cli.resume import resume
     from gemax.cli.train import train
     from gemax.cli.worlds import worlds
+    from gemax.runs.signals import Terminated, cleaning_up
 
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--version"]:
@@ -40,14 +41,15 @@ def main(arguments: list[str] | None = None) -> int:
         "doctor": doctor,
     }
     try:
-        if arguments[:1] == ["train"]:
-            return train(arguments[1:])
-        return subcommand_cli_from_dict(
-            verbs,
-            prog="gemax",
-            description=DESCRIPTION,
-            args=arguments,
-        )
+        with cleaning_up():
+            if arguments[:1] == ["train"]:
+                return train(arguments[1:])
+            return subcommand_cli_from_dict(
+                verbs,
+                prog="gemax",
+                description=DESCRIPTION,
+                args=arguments,
+            )
     except (ValueError, OSError) as error:
         if debug:
             raise
@@ -58,9 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
         if debug or exit_code is None:
             raise
         return _refuse(error, exit_code)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("gemax: stopped.", file=sys.stderr)
-        return 130
+        return 143 if isinstance(stop, Terminated) else 130
 
 
 def _refuse(error: Exception, exit_code: int) -> int:

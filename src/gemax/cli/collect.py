@@ -11,6 +11,7 @@ def collect(
     /,
     episodes: int = 1000,
     seed: int = 0,
+    longest: Annotated[int | None, arg(metavar="STEPS")] = None,
     id: Annotated[str | None, arg(metavar="NAME")] = None,  # noqa: A002 (the name that a user types)
 ) -> int:
     """Plays fresh episodes with the policy of a run, and writes them as a Minari dataset.
@@ -19,6 +20,7 @@ def collect(
         run: The run directory.
         episodes: How many episodes are played, with drawn actions.
         seed: Which starts, rewards and actions are drawn.
+        longest: Steps after which an episode of a gym: environment is cut; by default 10,000, or its horizon.
         id: What the dataset is called; by default gemax/RUN-v0.
     """
     from rich.console import Console
@@ -33,6 +35,7 @@ def collect(
             run,
             episodes=episodes,
             seed=seed,
+            longest=longest,
             dataset_id=id,
             watch=lambda written: bar.update(task, completed=written),
             tell=console.print,

@@ -7,7 +7,11 @@ from tyro.conf import Positional, arg
 
 
 def evaluate(
-    run: Annotated[Positional[Path], arg(metavar="RUN")], /, episodes: int = 1000, seed: int = 0
+    run: Annotated[Positional[Path], arg(metavar="RUN")],
+    /,
+    episodes: int = 1000,
+    seed: int = 0,
+    longest: Annotated[int | None, arg(metavar="STEPS")] = None,
 ) -> int:
     """Plays fresh episodes with the policy of a run, drawn and greedy: return, coverage and entropy.
 
@@ -15,6 +19,7 @@ def evaluate(
         run: The run directory.
         episodes: How many episodes are played, of each kind.
         seed: Which starts, rewards and actions are drawn.
+        longest: Steps after which an episode of a gym: environment is cut; by default 10,000, or its horizon.
     """
     from rich.console import Console
     from rich.table import Table
@@ -22,7 +27,7 @@ def evaluate(
     from gemax.runs.report import KINDS, evaluate_run
 
     console = Console(highlight=False, markup=False)
-    report = evaluate_run(run, episodes, seed, tell=console.print)
+    report = evaluate_run(run, episodes, seed, tell=console.print, longest=longest)
     names = ("return", "length", "coverage", "entropy", "entropy_share")
     table = Table("policy", *names[:-1], "share of ceiling", title=f"{episodes:,} episodes")
     for trained in report.get("seeds", []):

@@ -73,16 +73,16 @@ def given_choice(arguments: list[str], flag: str, allowed: tuple[str, ...], defa
 def run_and_tell(arguments: TrainArguments) -> int:
     """Runs with a progress line, and says where everything is."""
     from gemax.cli.progress import Progress, tell_outcome
-    from gemax.runs.directory import free_path
-    from gemax.runs.seeds import run_name
+    from gemax.runs.seeds import place_for
     from gemax.runs.session import start_run
     from gemax.runs.sinks import sinks_for
     from gemax.training.assemble import assemble
 
     config = arguments.config
-    trainer = assemble(config)  # an unknown world or a bad map is refused before anything is said or made
+    # What cannot be is refused before anything is said or made: a place that is taken, an unknown world, a bad map.
+    path = place_for(config, arguments.out)
+    trainer = assemble(config)
     sinks = sinks_for(tensorboard=arguments.tensorboard, wandb=arguments.wandb)
-    path = arguments.out or free_path(Path("runs"), run_name(config))
     with Progress(config.updates, path) as progress:
         run = start_run(trainer, path, watch=progress.show, sinks=sinks, tell=progress.tell)
     return tell_outcome(run)

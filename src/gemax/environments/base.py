@@ -47,6 +47,14 @@ class Episodes(Protocol):
         ...
 
 
+class Open(Protocol):
+    """Opens environments."""
+
+    def __call__(self, number: int, longest: int | None = None) -> Episodes:
+        """Opens so many of one; episodes of so many steps are cut, if that is given."""
+        ...
+
+
 class Environment(NamedTuple):
     """Facts about an environment that is stepped on the host. Where a `World` has a fact too, it has the same name."""
 
@@ -57,8 +65,7 @@ class Environment(NamedTuple):
     """Steps of an episode, as far as known; the time is not told apart beyond it."""
     solved_return: float
     """The mean return from which it counts as solved; infinite where nobody says."""
-    open: Callable[[int], Episodes]
-    """Opens so many of it."""
+    open: Open
     read: Callable[[Any], np.ndarray]
     """One observation as the networks take it."""
     write: Callable[[np.ndarray], Any]

@@ -3,7 +3,6 @@
 It knows neither jax nor networks: worker processes import it.
 """
 
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -12,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 
-from gemax.environments.faults import EnvironmentFault
+from gemax.environments.faults import EnvironmentFault, in_words
 
 Complaint: TypeAlias = Callable[[Any], str | None]
 """What is wrong with an observation, in words: what was expected, and what came. None where all is well."""
@@ -127,10 +126,10 @@ class Guard(gymnasium.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         """Starts an episode."""
         self._steps, self._doing = 0, f"reset(seed={seed})"
-        result = self._call(lambda: self.env.reset(seed=seed, options=options))
         self._episodes += 1
+        result = self._call(lambda: self.env.reset(seed=seed, options=options))
         if not isinstance(result, tuple) or len(result) != 2:
-            raise self._fault(f"must return an observation and an info; got {_kind(result)}")
+            raise self._fault(f"must return an observation and an info; got {kind_of(result)}")
         self._check_observation(result[0])
         return result
 
@@ -141,7 +140,7 @@ class Guard(gymnasium.Wrapper):
         result = self._call(lambda: self.env.step(action))
         if not isinstance(result, tuple) or len(result) != 5:
             raise self._fault(
-                f"must return 5 values; got {_kind(result)}. An environment of the old Gym returns 4: wrap it with "
+                f"must return 5 values; got {kind_of(result)}. An environment of the old Gym returns 4: wrap it with "
                 "shimmy"
             )
         observation, reward, terminated, truncated, info = result
@@ -153,8 +152,8 @@ class Guard(gymnasium.Wrapper):
 
     def where(self) -> str:
         """Which environment this is, and what it does or did last."""
-        moment = f"step {self._steps} of episode {self._episodes}, " if self._steps else ""
-        return f"environment {self._index}, {moment}{self._doing}"
+        moment = f"step {self._steps}" if self._steps else "start"
+        return f"environment {self._index}, {moment} of episode {self._episodes}, {self._doing}"
 
     def _call(self, call: Callable[[], Any]) -> Any:
         self.is_busy = True
@@ -165,9 +164,7 @@ class Guard(gymnasium.Wrapper):
         except Exception as error:
             if isinstance(error, ValueError) and "expected 5, got 4" in str(error):
                 raise self._fault("returned 4 values, as the old Gym did: wrap it with shimmy") from error
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{last.filename}:{last.lineno}"
-            raise self._fault(f"raised {type(error).__name__}: {error} ({place})") from error
+            raise self._fault(in_words(error)) from error
         finally:
             self.is_busy = False
 
@@ -183,7 +180,8 @@ class Guard(gymnasium.Wrapper):
         return EnvironmentFault(f"{self.where()}: {words}.")
 
 
-def _kind(result: Any) -> str:
+def kind_of(result: Any) -> str:
+    """What came where several values should have."""
     return f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
 
 

@@ -6,14 +6,14 @@ from typing import Any, Literal, TypeAlias
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from gemax.environments.actions import translation_of
 from gemax.environments.base import Environment
-from gemax.environments.faults import EnvironmentFault
 from gemax.environments.flattening import flattening_of
 from gemax.environments.making import Make, guarded, made
 from gemax.environments.vector import VectorEpisodes
+from gemax.environments.workers import Processes
 from gemax.worlds.base import ObservationSpec
 
 Workers: TypeAlias = Literal["sync", "async"]
@@ -43,13 +43,13 @@ def environment_of(
     example.close()
     flattening, translation = flattening_of(seen), translation_of(done)
 
-    def open_many(number: int) -> VectorEpisodes:
+    def open_many(number: int, longest: int | None = None) -> VectorEpisodes:
         if is_vector:
-            return VectorEpisodes(_opened(name, make, number), *parts, timeout_seconds, looks=True)
-        makers = [partial(guarded, name, make, index) for index in range(number)]
-        return VectorEpisodes(
-            _vector(makers, workers, share=not flattening.left_out), *parts, timeout_seconds
-        )
+            vector = _opened(name, make, number)
+        else:
+            makers = [partial(guarded, name, make, index) for index in range(number)]
+            vector = _vector(makers, workers, share=not flattening.left_out)
+        return VectorEpisodes(vector, *parts, timeout_seconds, looks=is_vector, longest=longest)
 
     parts = flattening, translation.translate
     left_out = ", ".join(flattening.left_out)
@@ -72,16 +72,7 @@ def _vector(makers: Sequence[Callable[[], gymnasium.Env]], workers: Workers, sha
     # Ends are for us to see, before anything is reset: no observation is lost.
     if workers == "sync":
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
-    try:
-        # Not a fork: jax has threads, whose locks would stay closed in the child for ever.
-        return AsyncVectorEnv(
-            makers, shared_memory=share, context="spawn", autoreset_mode=AutoresetMode.DISABLED
-        )
-    except (EOFError, ConnectionError) as error:
-        raise EnvironmentFault(
-            "a process of an environment ended before its first step. Where a script trains, it must do so below "
-            'if __name__ == "__main__", since every process imports it.'
-        ) from error
+    return Processes(makers, share)
 
 
 def _opened(name: str, make: Make, number: int) -> VectorEnv:

@@ -33,8 +33,11 @@ class Recorder(gymnasium.Wrapper):
         super().__init__(env)
         self._finished: list[Recorded] = []
         self._seeds = seeds
+        self._current: Recorded | None = None
         self.missing = number
         """How many episodes are yet to be recorded."""
+        self.cut = 0
+        """How many of them had no end."""
 
     def take(self) -> list[Recorded]:
         """The episodes that have ended since they were last taken."""
@@ -43,6 +46,11 @@ class Recorder(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         """Starts the next episode, from its own seed instead of the one that is given."""
+        if self._current is not None and self._current.actions:
+            # It is left before its end.
+            self._current.truncations[-1] = True
+            self.cut += self.missing > 0
+            self._finish(self._current)
         seed = next(self._seeds)
         observation, info = self.env.reset(seed=seed, options=options)
         self._current = Recorded(seed, [_copy(observation)])
@@ -53,15 +61,21 @@ class Recorder(gymnasium.Wrapper):
         result = self.env.step(action)
         observation, reward, terminated, truncated, _ = result
         now = self._current
+        assert now is not None, "an episode starts with a reset"
         now.observations.append(_copy(observation))
         now.actions.append(_copy(action))
         now.rewards.append(float(reward))
         now.terminations.append(bool(terminated))
         now.truncations.append(bool(truncated))
-        if (terminated or truncated) and self.missing:
-            self._finished.append(now)
-            self.missing -= 1
+        if terminated or truncated:
+            self._finish(now)
         return result
+
+    def _finish(self, episode: Recorded) -> None:
+        self._current = None
+        if self.missing:
+            self._finished.append(episode)
+            self.missing -= 1
 
 
 def _copy(value: Any) -> Any:

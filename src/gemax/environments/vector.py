@@ -1,6 +1,7 @@
 """Gymnasium's vector environments: one way to step them, whoever resets them and when."""
 
 import contextlib
+import multiprocessing
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +11,10 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from gemax.environments.base import Arrival
-from gemax.environments.checking import Guard, complaint_about, number_of
-from gemax.environments.faults import EnvironmentFault, time_limit
+from gemax.environments.checking import Guard, complaint_about, kind_of, number_of
+from gemax.environments.faults import EnvironmentFault, has_alarm, in_words, time_limit
 from gemax.environments.flattening import Flattening
+from gemax.environments.workers import SECONDS_AFTER_A_FAULT, end, who_died
 
 SECONDS_TO_CLOSE = 10.0
 
@@ -26,6 +28,7 @@ class VectorEpisodes:
         translate: From a policy's actions to theirs.
         timeout_seconds: How long all of them together may take for a step; 0 lets them.
         looks: Whether observations and rewards are looked at here: those of a `Guard` were already.
+        longest: Steps after which an episode is cut; None lets it go on.
     """
 
     def __init__(
@@ -35,32 +38,38 @@ class VectorEpisodes:
         translate: Callable[[np.ndarray], np.ndarray],
         timeout_seconds: float,
         looks: bool = False,
+        longest: int | None = None,
     ) -> None:
         self._vector, self._flattening, self._translate = vector, flattening, translate
-        self._timeout, self._steps = timeout_seconds, 0
+        self._timeout, self._steps, self._is_waiting = timeout_seconds, 0, False
         self._mode = autoreset_mode_of(vector)
         self._was_over = np.zeros(vector.num_envs, bool)
+        self._longest, self._lengths = longest, np.zeros(vector.num_envs, int)
         self._complaint = complaint_about(vector.observation_space) if looks else None
         self._complaint_of_one = complaint_about(vector.single_observation_space)
 
     def reset(self, seed: int) -> np.ndarray:
         """Starts an episode in all of them; gives what they show."""
-        with self._watched():
-            observations, _ = self._vector.reset(seed=seed)
-        self._was_over[:] = False
+        if self._timeout and not has_alarm() and not isinstance(self._vector, AsyncVectorEnv):
+            warnings.warn(
+                "env_timeout holds in the main thread only, and this is another one: for an environment that hangs we "
+                "shall wait for ever. With env_workers async it holds everywhere.",
+                stacklevel=2,
+            )
+        observations = self._reset_those(seed=seed)
+        self._was_over[:], self._lengths[:] = False, 0
         self._look(observations)
         return self._flattening.flatten(observations)
 
     def step(self, action: np.ndarray) -> Arrival:
         """Takes an action in each of them."""
         self._steps += 1
-        with self._watched():
-            observations, rewards, terminated, truncated, infos = self._vector.step(self._translate(action))
-        self._look(observations, rewards)
+        observations, rewards, terminated, truncated, infos = self._stepped(self._translate(action))
+        self._look(observations)
         seen = self._flattening.flatten(observations)
         # Copies: vector environments may write into the same arrays again.
         reward, terminated = np.array(rewards, np.float32), np.array(terminated, bool)
-        truncated = np.asarray(truncated, bool) & ~terminated
+        truncated = self._cut(terminated, np.asarray(truncated, bool)) & ~terminated
         is_over = terminated | truncated
         if self._mode == AutoresetMode.NEXT_STEP:
             was_over, self._was_over = self._was_over, is_over
@@ -71,8 +80,7 @@ class VectorEpisodes:
         if self._mode == AutoresetMode.SAME_STEP:
             arrived = self._with_final(seen, infos, is_over)
             return Arrival(arrived, reward, terminated, truncated, seen, is_over, happened)
-        with self._watched():
-            observations, _ = self._vector.reset(options={"reset_mask": is_over.copy()})
+        observations = self._reset_those(options={"reset_mask": is_over.copy()})
         self._look(observations)
         current = seen.copy()
         current[is_over] = self._flattening.flatten(observations)[is_over]
@@ -80,17 +88,46 @@ class VectorEpisodes:
 
     def close(self) -> None:
         """Ends them all, the hard way where they do not listen. To close again does no harm."""
+        if isinstance(self._vector, AsyncVectorEnv):
+            end(self._vector, SECONDS_AFTER_A_FAULT if self._is_waiting else SECONDS_TO_CLOSE)
+            return
         fault = EnvironmentFault("the environments did not close in time.")
-        with (
-            contextlib.suppress(Exception),
-            warnings.catch_warnings(),
-            time_limit(SECONDS_TO_CLOSE, lambda: fault),
-        ):
-            warnings.simplefilter("ignore")
+        with contextlib.suppress(Exception), time_limit(SECONDS_TO_CLOSE, lambda: fault):
+            self._vector.close()
+
+    def _reset_those(self, **which: Any) -> Any:
+        """What is seen after a reset."""
+        with self._watched() as patience:
             if isinstance(self._vector, AsyncVectorEnv):
-                self._vector.close(terminate=True)
+                self._vector.reset_async(**which)
+                return self._vector.reset_wait(patience)[0]
+            return self._vector.reset(**which)[0]
+
+    def _stepped(self, actions: np.ndarray) -> tuple[Any, ...]:
+        """What a step gives."""
+        with self._watched() as patience:
+            if isinstance(self._vector, AsyncVectorEnv):
+                self._vector.step_async(actions)
+                result = self._vector.step_wait(patience)
             else:
-                self._vector.close()
+                result = self._vector.step(actions)
+        self._look_at_all_but_observations(result)
+        return result
+
+    def _cut(self, terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray:
+        """Which episodes are interrupted, those included that have become too long."""
+        if self._longest is None:
+            return truncated
+        self._lengths[self._was_over] = -1  # where the next episode starts in a step of its own
+        self._lengths += 1
+        is_late = (self._lengths >= self._longest) & ~terminated & ~truncated
+        if is_late.any() and self._mode != AutoresetMode.DISABLED:
+            raise EnvironmentFault(
+                f"environment {np.argmax(is_late)}, step {self._steps}: its episode has no end after {self._longest:,} "
+                "steps, and what resets itself cannot be cut. Give it a time limit, or set another longest."
+            )
+        self._lengths[terminated | truncated | is_late] = 0
+        return truncated | is_late
 
     def _with_final(self, seen: np.ndarray, infos: dict[str, Any], is_over: np.ndarray) -> np.ndarray:
         if "final_obs" not in infos:
@@ -104,35 +141,49 @@ class VectorEpisodes:
         arrived[is_over] = self._flattening.flatten(batch)
         return arrived
 
-    def _look(self, observations: Any, rewards: Any = None) -> None:
+    def _look(self, observations: Any) -> None:
         """Names the environment that broke its promise, where no `Guard` has done so."""
+        if self._complaint is None or (about_all := self._complaint(observations)) is None:
+            return
+        with contextlib.suppress(TypeError):  # what is no batch has no entries to look at
+            for index, observation in enumerate(iterate(self._vector.observation_space, observations)):
+                if (words := self._complaint_of_one(observation)) is not None:
+                    raise EnvironmentFault(f"environment {index}, step {self._steps}: {words}.")
+        raise EnvironmentFault(f"the vector environment, step {self._steps}: {about_all}.")
+
+    def _look_at_all_but_observations(self, result: Any) -> None:
         if self._complaint is None:
             return
-        if rewards is not None:
-            for index, reward in enumerate(np.asarray(rewards, object).reshape(-1)):
-                if number_of(reward) is None:
-                    words = f"must return a reward that is a finite number; got {reward!r}"
-                    raise EnvironmentFault(f"environment {index}, step {self._steps}: {words}.")
-        if self._complaint(observations) is None:
-            return
-        for index, observation in enumerate(iterate(self._vector.observation_space, observations)):
-            if (words := self._complaint_of_one(observation)) is not None:
+        who = f"the vector environment, step {self._steps}"
+        if not isinstance(result, tuple) or len(result) != 5:
+            raise EnvironmentFault(f"{who}: must return 5 values; got {kind_of(result)}.")
+        for name, values in zip(("rewards", "terminated", "truncated"), result[1:4], strict=True):
+            if np.shape(values) != (self._vector.num_envs,):
+                words = f"must have the shape {(self._vector.num_envs,)}; got {np.shape(values)}"
+                raise EnvironmentFault(f"{who}: {name} {words}.")
+        for index, reward in enumerate(np.asarray(result[1], object)):
+            if number_of(reward) is None:
+                words = f"must return a reward that is a finite number; got {reward!r}"
                 raise EnvironmentFault(f"environment {index}, step {self._steps}: {words}.")
-        raise EnvironmentFault(f"step {self._steps}: {self._complaint(observations)}.")
 
     @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Time is limited, and whatever is raised is said in words."""
+    def _watched(self) -> Iterator[float | None]:
+        """Time is limited, and whatever is raised is said in words. Gives how long to wait where no alarm rings."""
+        self._is_waiting = True
         try:
             with time_limit(self._timeout, self._too_slow):
-                yield
+                yield None if has_alarm() else self._timeout or None
+            self._is_waiting = False
         except EnvironmentFault:
             raise
-        except (EOFError, ConnectionError) as error:
-            raise EnvironmentFault(f"{self._who_died()} at step {self._steps}.") from error
+        except multiprocessing.TimeoutError as error:
+            raise self._too_slow() from error
         except Exception as error:
-            words = f"raised {type(error).__name__}: {error}"
-            raise EnvironmentFault(f"the vector environment, step {self._steps}: {words}") from error
+            if isinstance(error, EOFError | ConnectionError) and isinstance(self._vector, AsyncVectorEnv):
+                raise EnvironmentFault(f"{who_died(self._vector)} at step {self._steps}.") from error
+            raise EnvironmentFault(
+                f"the vector environment, step {self._steps}: {in_words(error)}."
+            ) from error
 
     def _too_slow(self) -> EnvironmentFault:
         words = f"did not answer within {self._timeout:g} s. A longer env_timeout may help"
@@ -141,21 +192,10 @@ class VectorEpisodes:
             if busy:
                 return EnvironmentFault(f"{busy[0].where()}: {words}.")
         if isinstance(self._vector, AsyncVectorEnv):
-            silent = [str(i) for i, pipe in enumerate(self._vector.parent_pipes) if not pipe.poll(0)]
+            silent = [str(i) for i, pipe in enumerate(self._vector.parent_pipes) if pipe and not pipe.poll(0)]
             if silent:
                 return EnvironmentFault(f"environment {', '.join(silent)}, step {self._steps}: {words}.")
         return EnvironmentFault(f"the environments, step {self._steps}: {words}.")
-
-    def _who_died(self) -> str:
-        processes = self._vector.processes if isinstance(self._vector, AsyncVectorEnv) else []
-        for index, process in enumerate(processes):
-            process.join(0.1)
-            code = process.exitcode
-            if code is not None and code < 0:
-                return f"environment {index}: its process ({process.pid}) died of signal {-code}, maybe out of memory,"
-            if code:
-                return f"environment {index}: its process ({process.pid}) ended with exit code {code}"
-        return "an environment's process went away"
 
 
 def autoreset_mode_of(vector: VectorEnv) -> AutoresetMode:

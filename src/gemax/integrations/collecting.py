@@ -13,6 +13,7 @@ def collect(
     *,
     episodes: int = 1000,
     seed: int = 0,
+    longest: int | None = None,
     dataset_id: str | None = None,
     watch: Callable[[int], None] = lambda written: None,
     tell: Callable[[str], None] = print,
@@ -26,6 +27,7 @@ def collect(
         run: The run directory.
         episodes: How many episodes are played, with drawn actions.
         seed: Which starts, rewards and actions are drawn.
+        longest: Steps after which an episode of a `gym:` environment is cut; by default 10,000, or its horizon.
         dataset_id: What the dataset is called; by default gemax/RUN-v0.
         watch: Is shown how many episodes are written.
         tell: Is told what a user should know.
@@ -47,5 +49,5 @@ def collect(
     for message in loaded.messages:
         tell(message)
     name = dataset_id or default_id(path, loaded.trainer.config)
-    write_dataset(name, path, loaded, episodes, seed, environment, watch, tell)
+    write_dataset(name, path, loaded, episodes, seed, longest, environment, watch, tell)
     return name

@@ -30,11 +30,11 @@ from gemax.environments.opening import environment_of
 from gemax.environments.recording import Recorded, Recorder
 from gemax.integrations.registration import environment_id
 from gemax.runs.provenance import provenance
-from gemax.runs.report import LoadedRun
+from gemax.runs.report import LoadedRun, words_for_cut
 from gemax.training.assemble import MakeEnvironment
 from gemax.training.config import Config, is_environment
 from gemax.training.episodes import play
-from gemax.training.evaluate import STEPS_AT_A_TIME
+from gemax.training.evaluate import STEPS_AT_A_TIME, longest_of
 from gemax.training.learn import Trainer
 from gemax.training.outside import Outside
 from gemax.training.state import TrainState
@@ -57,6 +57,7 @@ def write_dataset(
     loaded: LoadedRun,
     num_episodes: int,
     seed: int,
+    longest: int | None,
     environment: MakeEnvironment | None,
     watch: Callable[[int], None],
     tell: Callable[[str], None],
@@ -68,11 +69,12 @@ def write_dataset(
     """
     place = _free_place(name)
     trainer, (state,) = loaded.trainer, loaded.states.values()
+    limit = longest_of(trainer.world, longest)
     with contextlib.closing(_opened(trainer.config, environment)) as env:
         spec, observation_space = _spec_of(env, tell), _storable(env.observation_space)
         if is_environment(trainer.config.world):
             make = environment or maker_of(trainer.config.world)
-            played = _played_outside(trainer, state, make, num_episodes, seed)
+            played = _played_outside(trainer, state, make, num_episodes, seed, limit, tell)
         else:
             played = _played(trainer, state, num_episodes, seed)
         with _whole_or_not_at_all(place) as data:
@@ -205,6 +207,8 @@ def _played_outside(
     make: MakeEnvironment,
     num_episodes: int,
     seed: int,
+    longest: int,
+    tell: Callable[[str], None],
 ) -> Iterator[EpisodeBuffer]:
     """The same number of episodes from each environment, the first ones: short ones must not be favoured."""
     config, generator = trainer.config, np.random.default_rng(seed)
@@ -220,7 +224,7 @@ def _played_outside(
 
     world = environment_of(config.world, recorded, horizon=config.horizon, timeout_seconds=config.env_timeout)
     recorders.clear()  # the one that was looked at
-    with contextlib.closing(world.open(num_worlds)) as episodes:
+    with contextlib.closing(world.open(num_worlds, longest)) as episodes:
         agent, key, call = (
             Outside(trainer._replace(world=world), world, episodes, seed),
             jax.random.key(seed),
@@ -232,6 +236,8 @@ def _played_outside(
             call += 1
             for recorder in recorders:
                 yield from map(_buffer_of, recorder.take())
+    if cut := sum(recorder.cut for recorder in recorders):
+        tell(words_for_cut(cut, num_episodes, "collected", longest))
 
 
 def _buffer_of(episode: Recorded) -> EpisodeBuffer:

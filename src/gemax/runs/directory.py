@@ -117,10 +117,7 @@ def create_run(path: Path, config: Mapping[str, Any]) -> Iterator[RunDirectory]:
             f"{path.parent} is not a folder. Create it first, or choose another place for the run."
         )
     with _opened(path) as run:
-        if holds_a_run(path):
-            raise ValueError(
-                f"{path} already holds a run. Resume it, or choose another place for the new one."
-            )
+        refuse_earlier_run(path)
         with _explained(path):
             run.metrics.touch()
             # Last: a directory with a configuration is one that can be resumed.
@@ -160,15 +157,16 @@ def open_below(run: RunDirectory, name: str, config: Mapping[str, Any]) -> RunDi
     return below
 
 
-def holds_a_run(path: Path) -> bool:
-    """Whether there is anything that a new run would overwrite."""
+def refuse_earlier_run(path: Path) -> None:
+    """Refuses a place where there is anything that a new run would overwrite."""
     metrics, checkpoints = path / METRICS, path / CHECKPOINTS
-    return (
+    if (
         (path / CONFIG).exists()
         or (path / SUMMARY).exists()
         or (metrics.exists() and metrics.stat().st_size > 0)
         or (checkpoints.is_dir() and any(checkpoints.iterdir()))
-    )
+    ):
+        raise ValueError(f"{path} already holds a run. Resume it, or choose another place for the new one.")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -203,14 +201,27 @@ def free_path(folder: Path, name: str) -> Path:
     return path
 
 
+def check_writable(path: Path) -> None:
+    """Finds out before anything is compiled whether a run can be made there.
+
+    Raises:
+        OSError: It cannot.
+    """
+    there = _nearest(path)
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise OSError(
+            f"Cannot write to {path}: {there} is not a folder that can be written to. "
+            "Choose another place for the run."
+        )
+
+
 def check_space(path: Path, needed_bytes: int) -> None:
     """Finds out before hours of training whether their result will fit on the disk.
 
     Raises:
         OSError: It will not.
     """
-    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(_nearest(path)).free
     if free < needed_bytes:
         raise OSError(
             f"{path} has {free / 1e6:,.1f} MB of free space, but {needed_bytes / 1e6:,.1f} MB are needed. "
@@ -269,6 +280,11 @@ def _exact_json(config: Mapping[str, Any]) -> bytes:
 
 
 # Paths
+
+
+def _nearest(path: Path) -> Path:
+    """What is there of a path already."""
+    return next(there for there in (path.absolute(), *path.absolute().parents) if there.exists())
 
 
 def _refuse_bad_names(path: Path) -> None:

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from gemax.runs import session
-from gemax.runs.directory import free_path
 from gemax.runs.report import evaluate_run
-from gemax.runs.seeds import run_name
+from gemax.runs.seeds import place_for
 from gemax.runs.session import Run, Watch
 from gemax.training.assemble import (
     OWN_ENVIRONMENT,
@@ -57,7 +56,7 @@ def train(
     config = configure(
         world if isinstance(world, str) else OWN_ENVIRONMENT, method=method, seed=seed, **settings
     )
-    path = free_path(Path("runs"), run_name(config)) if out is None else Path(out)
+    path = place_for(config, None if out is None else Path(out))
     return session.start_run(assemble(config, own=own), path, watch=watch)
 
 
@@ -91,6 +90,7 @@ def evaluate(
     *,
     episodes: int = 1000,
     seed: int = 0,
+    longest: int | None = None,
     similarity: OwnSimilarity | None = None,
     reward: OwnReward | None = None,
     environment: MakeEnvironment | None = None,
@@ -101,12 +101,13 @@ def evaluate(
         run: The run directory.
         episodes: How many episodes are played with drawn actions, and how many with the likeliest.
         seed: Which starts, rewards and actions are drawn.
+        longest: Steps after which an episode of a `gym:` environment is cut; by default 10,000, or its horizon.
         similarity: The same function again, where the run has one of your own.
         reward: The same intrinsic reward again, where the run has one of your own.
         environment: What makes the environment, again, where it is your own.
     """
     own = Own(similarity, reward, environment)
-    return evaluate_run(Path(run), episodes, seed, tell=print, own=own)
+    return evaluate_run(Path(run), episodes, seed, tell=print, own=own, longest=longest)
 
 
 def _own_method(method: str) -> str:

@@ -8,13 +8,14 @@ import jax
 import numpy as np
 
 from gemax.core.ceiling import entropy_ceiling
+from gemax.environments.base import Environment
 from gemax.runs.checkpoints import CheckpointError, load_checkpoint
 from gemax.runs.directory import RunDirectory
 from gemax.runs.files import write_json
 from gemax.runs.seeds import shapes, states_of_seeds
 from gemax.training.assemble import Own, assemble
 from gemax.training.config import config_from
-from gemax.training.evaluate import Evaluation, evaluate
+from gemax.training.evaluate import Evaluation, evaluate, longest_of
 from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
 
@@ -52,6 +53,7 @@ def evaluate_run(
     tell: Callable[[str], None],
     kinds: Mapping[str, bool] = KINDS,
     own: Own | None = None,
+    longest: int | None = None,
 ) -> dict[str, Any]:
     """Plays with the policy of a run, or of each of its seeds, and writes `evaluation.json` into it."""
     if num_episodes < 2:
@@ -59,23 +61,40 @@ def evaluate_run(
     loaded = load_run(path, own)
     for message in loaded.messages:
         tell(message)
-    report = report_of(loaded, num_episodes, seed, kinds)
+    report = report_of(loaded, num_episodes, seed, kinds, longest)
     write_json(path / "evaluation.json", report)
+    for kind in kinds:
+        if cut := report[kind].get("cut"):
+            tell(words_for_cut(cut, num_episodes, kind, report["longest"]))
     return report
 
 
+def words_for_cut(cut: int, num_episodes: int, kind: str, longest: int) -> str:
+    """What a user is told of episodes that did not end."""
+    return (
+        f"{cut:,} of {num_episodes:,} {kind} episodes had no end after {longest:,} steps and were cut. "
+        "Set longest (--longest) to cut them at another length."
+    )
+
+
 def report_of(
-    loaded: LoadedRun, num_episodes: int, seed: int, kinds: Mapping[str, bool] = KINDS
+    loaded: LoadedRun,
+    num_episodes: int,
+    seed: int,
+    kinds: Mapping[str, bool] = KINDS,
+    longest: int | None = None,
 ) -> dict[str, Any]:
     """What the policy does, or that of each seed and all of them in the mean."""
     trainer, states, _ = loaded
     finite = trainer.world.finite
     ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy
     reports = {
-        trained: _report(trainer, state, num_episodes, seed, ceiling, kinds)
+        trained: _report(trainer, state, num_episodes, seed, ceiling, kinds, longest)
         for trained, state in states.items()
     }
     report: dict[str, Any] = {"episodes": num_episodes, "seed": seed, "entropy_ceiling": ceiling}
+    if isinstance(trainer.world, Environment):
+        report["longest"] = longest_of(trainer.world, longest)
     if len(reports) == 1:
         report |= reports[trainer.config.seed]
     else:
@@ -91,11 +110,16 @@ def _report(
     seed: int,
     ceiling: float | None,
     kinds: Mapping[str, bool],
+    longest: int | None,
 ) -> dict[str, Any]:
     report: dict[str, Any] = {"update": int(state.update)}
     for kind, greedy in kinds.items():
-        evaluation = evaluate(trainer, state, num_episodes, jax.random.key(seed), greedy=greedy)
+        evaluation = evaluate(
+            trainer, state, num_episodes, jax.random.key(seed), greedy=greedy, longest=longest
+        )
         report[kind] = _numbers(evaluation, ceiling, seed)
+        if isinstance(trainer.world, Environment):
+            report[kind]["cut"] = evaluation.cut
     return report
 
 

@@ -11,7 +11,14 @@ import jax
 import numpy as np
 
 from gemax.environments.base import Environment
-from gemax.runs.directory import CONFIG, RunDirectory, holds_a_run, open_below
+from gemax.runs.directory import (
+    CONFIG,
+    RunDirectory,
+    check_writable,
+    free_path,
+    open_below,
+    refuse_earlier_run,
+)
 from gemax.training.config import Config, is_environment
 from gemax.training.learn import Trainer, initial_state
 from gemax.training.loop import begin, begin_together, state_of_seed, train, train_together
@@ -79,13 +86,20 @@ def run_name(config: Config) -> str:
     return f"{world}-{config.method}-{config.seed}{last}"
 
 
+def place_for(config: Config, out: Path | None) -> Path:
+    """Where a new run goes. A place that is taken is refused, before anything is opened or compiled."""
+    path = free_path(Path("runs"), run_name(config)) if out is None else out
+    refuse_taken(path, config)
+    return path
+
+
 def refuse_taken(path: Path, config: Config) -> None:
-    """Refuses a place for a group where one of its seeds would meet an earlier run."""
-    for seed in seeds_of(config):
-        if config.seeds > 1 and holds_a_run(path / _name(seed)):
-            raise ValueError(
-                f"{path / _name(seed)} already holds a run. Choose another place for the new one."
-            )
+    """Refuses a place that cannot be written to, or where the run or one of its seeds would meet an earlier one."""
+    check_writable(path)
+    refuse_earlier_run(path)
+    if config.seeds > 1:
+        for seed in seeds_of(config):
+            refuse_earlier_run(path / _name(seed))
 
 
 def refuse_seed_of_group(path: Path) -> None:

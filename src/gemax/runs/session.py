@@ -78,8 +78,13 @@ def start_run(
     config = trainer.config
     if config.grouped:
         raise ValueError("grouped is for gemax to set, on the seeds of a group. Set seeds to train several.")
-    check_space(path, space_needed(trainer))
+    if config.start_update:
+        raise ValueError(
+            "start_update is for gemax to set: a run starts with the newest checkpoint of start_from. "
+            "Leave it out."
+        )
     refuse_taken(path, config)
+    check_space(path, space_needed(trainer))
     trainer, state, messages = begin_run(trainer)
     for message in messages:
         tell(message)
@@ -189,7 +194,10 @@ def _drive(
                 if is_stopping:
                     break
         except EnvironmentFault as fault:
-            raise _left_behind(session, state, seconds, fault) from fault
+            if stop.signal is None:
+                raise _left_behind(session, state, seconds, fault) from fault
+            # Who stops a run may stop its environments too, which is then no fault of theirs.
+            save_the_last(run, config, state, seconds)
     summary = _conclude(session, state, seconds)
     return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
