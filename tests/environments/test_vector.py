@@ -1,3 +1,4 @@
+import contextlib
 import multiprocessing
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -8,10 +9,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from tests.environments.toys import FAULTS, Counting, Endless, Faulty, Showing
+from tests.environments.toys import FAULTS, Counting, Endless, Faulty, Knowing, Showing
 
 from gemax.environments.faults import EnvironmentFault, time_limit
 from gemax.environments.opening import environment_of
+from gemax.environments.processes import shares_of
 
 NUMBER, STEPS = 3, 40
 ACTIONS = np.random.default_rng(0).integers(2, size=(STEPS * 2, NUMBER))
@@ -275,7 +277,6 @@ def test_faults_in_processes_are_named_too_and_leave_no_process_behind(fault, wo
 
 
 def test_a_process_that_is_stuck_for_good_is_named_and_killed_in_any_thread():
-    """It holds on to Python, where no signal is heard, and ignores that it should end."""
     with ThreadPoolExecutor(1) as thread:
         work = thread.submit(
             run_faulty, InItsProcess("stuck"), number=2, workers="async", timeout_seconds=2.0
@@ -292,6 +293,23 @@ def test_a_thread_is_told_that_it_has_no_time_limit():
     ):
         thread.submit(run_faulty, Counting).result()
     assert len(caught) == 1
+
+
+def test_processes_share_the_environments_among_them_and_know_no_jax():
+    number = 5
+    make = partial(environment_of, "test", Knowing, horizon=50)
+    with contextlib.closing(make(workers="async", num_processes=2).open(number)) as episodes:
+        assert len(multiprocessing.active_children()) == 2
+        assert episodes.reset(0)[:, 0].tolist() == [0.0] * number
+    with contextlib.closing(make().open(number)) as episodes:
+        assert episodes.reset(0)[:, 0].tolist() == [1.0] * number
+    assert [len(share) for share in shares_of(number, 2)] == [2, 3]
+    assert shares_of(3, 8) == [range(0, 1), range(1, 2), range(2, 3)]
+
+
+def test_those_that_share_a_process_are_named_together_when_it_dies():
+    with pytest.raises(EnvironmentFault, match=r"environments 0 to 1: its process \(\d+\) was killed"):
+        run_faulty(InItsProcess("killed", index=0), number=4, workers="async", num_processes=2)
 
 
 def test_what_cannot_be_sent_to_a_process_is_refused(tmp_path):

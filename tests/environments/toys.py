@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import sys
 import time
 
 import gymnasium
@@ -48,6 +49,13 @@ class Counting(gymnasium.Env):
         return np.array([self._number, self._step], np.float32)
 
 
+class Knowing(Counting):
+    """Shows whether its process knows jax."""
+
+    def _observation(self):
+        return np.asarray(["jax" in sys.modules, 0.0], np.float32)
+
+
 class Faulty(Counting):
     """Goes wrong at a given step, counted over all episodes."""
 
@@ -69,8 +77,9 @@ class Faulty(Counting):
             if self._fault == "hangs":
                 time.sleep(1000)
             if self._fault == "stuck":
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                ctypes.PyDLL(None).sleep(1000)  # Python gets no say until it is over
+                # Neither an alarm nor a request to end is heard until it is over.
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                ctypes.PyDLL(None).sleep(1000)
             if self._fault == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self._fault == "four":

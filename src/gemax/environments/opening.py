@@ -1,26 +1,30 @@
 """From a function that makes environments to what training knows of them."""
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 
 from gemax.environments.actions import translation_of
-from gemax.environments.base import Environment
+from gemax.environments.base import Environment, Episodes
 from gemax.environments.flattening import flattening_of
-from gemax.environments.making import Make, guarded, made
-from gemax.environments.vector import VectorEpisodes
-from gemax.environments.workers import Processes
+from gemax.environments.making import Make, made
+from gemax.environments.processes import ProcessEpisodes
+from gemax.environments.vector import VectorEpisodes, side_by_side
 from gemax.worlds.base import ObservationSpec
 
 Workers: TypeAlias = Literal["sync", "async"]
 
 
 def environment_of(
-    name: str, make: Make, *, horizon: int, workers: Workers = "sync", timeout_seconds: float = 60.0
+    name: str,
+    make: Make,
+    *,
+    horizon: int,
+    workers: Workers = "sync",
+    num_processes: int = 0,
+    timeout_seconds: float = 60.0,
 ) -> Environment:
     """Looks at an environment, once, and tells how to open it.
 
@@ -28,7 +32,8 @@ def environment_of(
         name: What it is called.
         make: Makes a new one, alone or as many as a run asks for.
         horizon: For environments that do not say how long an episode may be.
-        workers: Whether single environments are stepped one after the other, or in a process each.
+        workers: Whether single environments are stepped one after the other, or by several processes.
+        num_processes: By how many; 0 is four a core.
         timeout_seconds: How long a step of all of them may take; 0 lets them.
 
     Raises:
@@ -43,13 +48,15 @@ def environment_of(
     example.close()
     flattening, translation = flattening_of(seen), translation_of(done)
 
-    def open_many(number: int, longest: int | None = None) -> VectorEpisodes:
+    def open_many(number: int, longest: int | None = None) -> Episodes:
         if is_vector:
-            vector = _opened(name, make, number)
-        else:
-            makers = [partial(guarded, name, make, index) for index in range(number)]
-            vector = _vector(makers, workers, share=not flattening.left_out)
-        return VectorEpisodes(vector, *parts, timeout_seconds, looks=is_vector, longest=longest)
+            return VectorEpisodes(
+                _opened(name, make, number), *parts, timeout_seconds, looks=True, longest=longest
+            )
+        open_share = partial(side_by_side, name, make, timeout_seconds, longest)
+        if workers == "async":
+            return ProcessEpisodes(open_share, translation.translate, number, num_processes, timeout_seconds)
+        return open_share(range(number), translation.translate)
 
     parts = flattening, translation.translate
     left_out = ", ".join(flattening.left_out)
@@ -66,13 +73,6 @@ def environment_of(
         write=lambda action: translation.translate(action[None])[0],
         notes=(f"The agent does not see {left_out} of {name}.",) if left_out else (),
     )
-
-
-def _vector(makers: Sequence[Callable[[], gymnasium.Env]], workers: Workers, share: bool) -> VectorEnv:
-    # Ends are for us to see, before anything is reset: no observation is lost.
-    if workers == "sync":
-        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
-    return Processes(makers, share)
 
 
 def _opened(name: str, make: Make, number: int) -> VectorEnv:

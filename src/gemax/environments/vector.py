@@ -1,22 +1,26 @@
-"""Gymnasium's vector environments: one way to step them, whoever resets them and when."""
+"""Gymnasium's vector environments: one way to step them, whoever resets them and when.
+
+It knows neither jax nor networks: worker processes import it.
+"""
 
 import contextlib
 import multiprocessing
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
-from gemax.environments.base import Arrival
+from gemax.environments.arrival import Arrival
 from gemax.environments.checking import Guard, complaint_about, kind_of, number_of
 from gemax.environments.faults import EnvironmentFault, has_alarm, in_words, time_limit
-from gemax.environments.flattening import Flattening
-from gemax.environments.workers import SECONDS_AFTER_A_FAULT, end, who_died
-
-SECONDS_TO_CLOSE = 10.0
+from gemax.environments.flattening import Flattening, flattening_of
+from gemax.environments.making import Make, guarded
+from gemax.environments.processes import SECONDS_OF_GRACE, SECONDS_TO_CLOSE, death_of, end
 
 
 class VectorEpisodes:
@@ -89,7 +93,9 @@ class VectorEpisodes:
     def close(self) -> None:
         """Ends them all, the hard way where they do not listen. To close again does no harm."""
         if isinstance(self._vector, AsyncVectorEnv):
-            end(self._vector, SECONDS_AFTER_A_FAULT if self._is_waiting else SECONDS_TO_CLOSE)
+            pipes = [pipe for pipe in self._vector.parent_pipes if pipe is not None]
+            end(self._vector.processes, pipes, SECONDS_OF_GRACE if self._is_waiting else SECONDS_TO_CLOSE)
+            self._vector.closed = True  # or Gymnasium would wait for them again
             return
         fault = EnvironmentFault("the environments did not close in time.")
         with contextlib.suppress(Exception), time_limit(SECONDS_TO_CLOSE, lambda: fault):
@@ -180,10 +186,17 @@ class VectorEpisodes:
             raise self._too_slow() from error
         except Exception as error:
             if isinstance(error, EOFError | ConnectionError) and isinstance(self._vector, AsyncVectorEnv):
-                raise EnvironmentFault(f"{who_died(self._vector)} at step {self._steps}.") from error
+                raise EnvironmentFault(self._who_died(self._vector)) from error
             raise EnvironmentFault(
                 f"the vector environment, step {self._steps}: {in_words(error)}."
             ) from error
+
+    def _who_died(self, vector: AsyncVectorEnv) -> str:
+        ended = wait([process.sentinel for process in vector.processes], SECONDS_OF_GRACE)
+        for index, process in enumerate(vector.processes):
+            if process.sentinel in ended:
+                return f"environment {index}: {death_of(process)} at step {self._steps}."
+        return f"a process of the environments went away at step {self._steps}."
 
     def _too_slow(self) -> EnvironmentFault:
         words = f"did not answer within {self._timeout:g} s. A longer env_timeout may help"
@@ -196,6 +209,22 @@ class VectorEpisodes:
             if silent:
                 return EnvironmentFault(f"environment {', '.join(silent)}, step {self._steps}: {words}.")
         return EnvironmentFault(f"the environments, step {self._steps}: {words}.")
+
+
+def side_by_side(
+    name: str,
+    make: Make,
+    timeout_seconds: float,
+    longest: int | None,
+    numbers: range,
+    translate: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> VectorEpisodes:
+    """Opens single environments with these numbers, each looked at in every step."""
+    makers = [partial(guarded, name, make, number) for number in numbers]
+    # Ends are for us to see, before anything is reset: no observation is lost.
+    vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+    flattening = flattening_of(vector.single_observation_space)
+    return VectorEpisodes(vector, flattening, translate, timeout_seconds, longest=longest)
 
 
 def autoreset_mode_of(vector: VectorEnv) -> AutoresetMode:

@@ -106,6 +106,7 @@ def _place_of(config: Config, own: Own) -> World | Environment:
         own.environment or maker_of(config.world),
         horizon=config.horizon,
         workers=config.env_workers,
+        num_processes=config.env_processes,
         timeout_seconds=config.env_timeout,
     )
 

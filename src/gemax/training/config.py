@@ -119,7 +119,9 @@ class Config:
     keep_checkpoints: int = 3
 
     env_workers: Literal["sync", "async"] = "sync"
-    """How `gym:` environments are stepped: one after the other, or in a process each, which pays for slow ones."""
+    """How `gym:` environments are stepped: one after the other, or by several processes, which pays for slow ones."""
+    env_processes: int = 0
+    """By how many processes; 0 is four a core, which suits environments that compute as well as those that wait."""
     env_timeout: float = 60.0
     """Seconds that a step of all `gym:` environments may take before the run is stopped; 0 waits for ever."""
 
@@ -172,7 +174,7 @@ COUNTS = (
 POSITIVE = ("learning_rate", "reward_learning_rate", "similarity_scale", "huber_exponent")
 NOT_NEGATIVE = (
     "seed", "start_update", "largest_gradient", "entropy_cost", "num_negatives", "huber_offset", "adjacency_scale",
-    "regularisation", "intrinsic_scale", "intrinsic_shift", "anneal_updates", "env_timeout",
+    "regularisation", "intrinsic_scale", "intrinsic_shift", "anneal_updates", "env_timeout", "env_processes",
 )  # fmt: skip
 FRACTIONS = ("discount", "trace_decay", "adam_beta1", "adam_beta2", "visit_decay")
 
@@ -187,14 +189,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 ADDED = (
-    "env_workers",
-    "env_timeout",
-    "start_from",
-    "start_update",
-    "per_episode",
-    "episode_memory",
+    "env_workers", "env_processes", "env_timeout", "start_from", "start_update", "per_episode", "episode_memory",
     "scale_rewards",
-)
+)  # fmt: skip
 """Fields that older runs do not have; their defaults leave everything as it was."""
 
 
