@@ -50,7 +50,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks; gymnax and MiniGrid live in an environment of their own, and so does rllte.
-.PHONY: bench-worlds bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-minigrid
+.PHONY: bench-worlds bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-minigrid bench-classic
 bench-worlds: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/worlds.py
 
@@ -74,6 +74,9 @@ bench-sb3: $(VENV)/.installed-dev
 
 bench-minigrid: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/minigrid_tasks.py
+
+bench-classic: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/classic_control.py
 
 bench-wrapper: .venv-rllte/.installed
 	.venv-rllte/bin/python benchmarks/wrapper.py
