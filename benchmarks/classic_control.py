@@ -1,4 +1,4 @@
-"""Our agent in three classics of Gymnasium with the defaults: a goal far off, the same with continuous actions, a pendulum.
+"""Our agent in classics of Gymnasium, with the defaults: a goal far off, that with continuous actions, a pendulum.
 
 `make bench-classic`. What `results/classic-control.json` holds already is not repeated; delete it to start anew.
 """
