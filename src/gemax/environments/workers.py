@@ -40,11 +40,6 @@ class Processes(AsyncVectorEnv):
                 worker=work,
                 autoreset_mode=AutoresetMode.DISABLED,
             )
-        except (EOFError, ConnectionError) as error:
-            raise EnvironmentFault(
-                f"{who_died(self)} before its first step. Where a script trains, it must do so below "
-                'if __name__ == "__main__", since every process imports it.'
-            ) from error
         except (TypeError, PicklingError) as error:
             raise ValueError(
                 f"what makes the environment cannot be sent to another process: {error}. Open files and connections "
@@ -58,9 +53,16 @@ class Processes(AsyncVectorEnv):
         signal.pthread_sigmask(signal.SIG_SETMASK, self._unblocked)
         try:
             super()._check_spaces()
-        except BaseException:
+        except BaseException as error:
+            is_dead = isinstance(error, EOFError | ConnectionError)
+            who = who_died(self) if is_dead else ""  # before the others end too
             end(self, SECONDS_AFTER_A_FAULT)
-            raise
+            if not is_dead:
+                raise
+            raise EnvironmentFault(
+                f"{who} before its first step. Where a script trains, it must do so below "
+                'if __name__ == "__main__", since every process imports it.'
+            ) from error
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
         with warnings.catch_warnings():
