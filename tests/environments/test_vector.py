@@ -1,5 +1,6 @@
 import contextlib
 import multiprocessing
+import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -252,6 +253,8 @@ class InItsProcess:
             return Counting()
         if self._fault == "constructor":
             raise OSError("no robot left")
+        if self._fault == "killed at once":
+            os.kill(os.getpid(), signal.SIGKILL)
         return Faulty(self._fault)
 
 
@@ -263,6 +266,7 @@ class InItsProcess:
             r"environment 1, step 3 of episode \d, step\(0\): raised RuntimeError: the robot fell over",
         ),
         ("constructor", r"environment 1 of test could not be made: it raised OSError: no robot left"),
+        ("killed at once", r"environment 1: its process \(\d+\) was killed .* before the first step\."),
         (
             "killed",
             r"environment 1: its process \(\d+\) was killed \(signal 9\), maybe .* memory .* at step 3\.",
