@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -154,13 +153,3 @@ def leftovers(path):
 
 def flags_of(settings):
     return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
-def environment_with(cache):
-    """What children compile they share, and compile quickly."""
-    return os.environ | {
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "PYTHONUNBUFFERED": "1",
-    }

@@ -1,5 +1,7 @@
 """What every world keeps, whichever it is."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +12,16 @@ from hypothesis import strategies as st
 from gemax.worlds.base import is_last, random_rollout, step_and_reset
 from gemax.worlds.registry import WORLDS, make_world
 
-SHORT = {name: make_world(name, observation="squares") for name in WORLDS}
+
+@functools.cache
+def short(name):
+    """A world with a pixel a square. Made when it is asked for: collecting tests would wait for all of them."""
+    return make_world(name, observation="squares")
 
 
 @pytest.fixture(scope="module", params=list(WORLDS))
 def world(request):
-    return SHORT[request.param]
+    return short(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +126,7 @@ def test_pictures_are_for_people(world):
 @pytest.mark.parametrize("name", ["two-rooms", "sixteen-leaves", "two-keys"])
 def test_a_random_policy_practically_never_finds_the_reward(name):
     """The floor that learning is measured from; `benchmarks/random_policy.py` has it over 100,000 episodes."""
-    world = SHORT[name]
+    world = short(name)
     keys = jax.random.split(jax.random.key(0), 500)
     states, _ = jax.vmap(world.reset)(keys)
     rewards, ends = jax.jit(jax.vmap(lambda key, state: random_rollout(world, key, state, 300)[1:]))(
@@ -131,7 +137,7 @@ def test_a_random_policy_practically_never_finds_the_reward(name):
 
 
 def test_indices_of_finite_worlds_stay_in_their_ranges():
-    for world in SHORT.values():
+    for world in map(short, WORLDS):
         if world.finite is None:
             continue
         facts = world.finite
@@ -142,7 +148,7 @@ def test_indices_of_finite_worlds_stay_in_their_ranges():
 
 
 def test_places_of_continuous_worlds_are_bins_of_a_plane():
-    world = SHORT["mountain-car"]
+    world = short("mountain-car")
     state = world.reset(jax.random.key(0))[0]
     for position, velocity, place in (
         (-1.2, -0.07, 0),
@@ -152,7 +158,7 @@ def test_places_of_continuous_worlds_are_bins_of_a_plane():
     ):
         state = state._replace(position=jnp.asarray(position), velocity=jnp.asarray(velocity))
         assert int(world.places.index_of(state)) == place
-    world = SHORT["cartpole-swingup"]
+    world = short("cartpole-swingup")
     state = world.reset(jax.random.key(0))[0]
     for theta, theta_dot, place in ((0.0, -99.0, 0), (6.28, 99.0, 899), (3.2, 0.1, 15 * 30 + 15)):
         state = state._replace(theta=jnp.asarray(theta), theta_dot=jnp.asarray(theta_dot))
