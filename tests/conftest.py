@@ -27,6 +27,11 @@ def pytest_configure(config):
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+def pytest_collection_finish():
+    """All that is there now stays: to search it for garbage again and again is for nothing."""
+    gc.freeze()
+
+
 @pytest.fixture
 def key():
     return jax.random.key(0)

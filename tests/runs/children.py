@@ -67,7 +67,9 @@ if mischief.startswith("full disk"):
     saving.save_checkpoint = full_disk
 if mischief == "the last seed is poisoned":
     seeds.begin_together = poisoned
-options = {"watch": watch, "tell": lambda words: say("told", words)}
+# Pictures take longer than such a run. When one that was resumed ends, the command line draws them, in other tests.
+pictures = verb == "start"
+options = {"watch": watch, "tell": lambda words: say("told", words), "pictures": pictures}
 if verb == "start":
     run = session.start_run(assemble(Config(**config)), path, **options)
 else:
