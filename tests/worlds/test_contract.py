@@ -49,27 +49,28 @@ def test_ends_arrive_exactly_once_with_their_observation_reward_and_flags(world,
     """Under automatic resets, against the world stepped by hand without any."""
     num_steps = 2 * world.horizon + 7
     actions = jax.random.randint(jax.random.key(seed), (num_steps,), 0, world.num_actions)
-    state, first, keys, (transitions, _, _) = rollout(jax.random.key(seed), actions)
-    transitions = jax.tree.map(np.asarray, transitions)
+    state, _, keys, (transitions, _, _) = rollout(jax.random.key(seed), actions)
     step, reset = jax.jit(world.step), jax.jit(world.reset)
-    current, num_ends = first, 0
-    for t in range(num_steps):
-        step_key, reset_key = jax.random.split(keys[t])
-        state, expected = step(step_key, state, actions[t])
-        told = jax.tree.map(lambda leaf, t=t: leaf[t], transitions)
-        assert_same(told.arrived, expected)
-        assert not (told.arrived.terminated and told.arrived.truncated)
-        over = bool(is_last(expected))
-        assert told.is_first == over
-        if over:
-            num_ends += 1
-            state, current = reset(reset_key)
-            assert current.reward == 0
-            assert not is_last(current)
-        else:
-            current = expected
-        assert_same(told.current, current)
-    assert num_ends >= 2
+    step_keys, reset_keys = jax.vmap(jax.random.split)(keys).T
+    arrived, current, is_over = [], [], []
+    for t, (step_key, action) in enumerate(zip(step_keys, np.asarray(actions), strict=True)):
+        state, timestep = step(step_key, state, action)
+        arrived.append(timestep)
+        is_over.append(bool(is_last(timestep)))
+        if is_over[-1]:
+            state, timestep = reset(reset_keys[t])
+            assert timestep.reward == 0
+            assert not is_last(timestep)
+        current.append(timestep)
+    assert_same(transitions.arrived, one_after_the_other(arrived))
+    assert_same(transitions.current, one_after_the_other(current))
+    assert not (transitions.arrived.terminated & transitions.arrived.truncated).any()
+    np.testing.assert_array_equal(transitions.is_first, is_over)
+    assert sum(is_over) >= 2
+
+
+def one_after_the_other(timesteps):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *timesteps)
 
 
 def assert_same(told, expected):
