@@ -1,5 +1,6 @@
 import gc
 import os
+import tempfile
 
 # Most of a test's time is compiling, which this halves, in child processes too. `make test-slow` undoes it: it learns.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
@@ -12,6 +13,23 @@ from hypothesis import settings
 settings.register_profile("gemax", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("gemax")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_configure(config):
+    """What one process has compiled, no other need: workers, children and those that forgot share a folder."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="gemax-compiled-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    # For this process, whose jax has read its settings already.
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def pytest_collection_finish():
+    """All that is there now stays: to search it for garbage again and again is for nothing."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -43,15 +43,7 @@ def load():
 
 
 @pytest.fixture(scope="module")
-def quick_to_compile():
-    """Compiling is nearly all the time that these tests take."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture(scope="module")
-def example(quick_to_compile):
+def example():
     module = load()
     module.SETTINGS = module.Settings(**SMALL)
     return module

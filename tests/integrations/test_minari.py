@@ -83,9 +83,14 @@ def test_a_reward_free_world_is_recovered_without_its_reward(tmp_path):
     assert start[2] == 0
 
 
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("runs") / "cartpole", "gym:CartPole-v1")
+
+
 @pytest.mark.parametrize("reward_free", [False, True])
-def test_episodes_of_an_environment_are_replayed_from_their_seeds(reward_free, tmp_path):
-    run = untrained(tmp_path / "run", "gym:CartPole-v1", reward_free=reward_free)
+def test_episodes_of_an_environment_are_replayed_from_their_seeds(reward_free, cartpole, tmp_path):
+    run = untrained(tmp_path / "run", "gym:CartPole-v1", reward_free=True) if reward_free else cartpole
     dataset = minari.load_dataset(gemax.collect(run, episodes=5))
     env = dataset.recover_environment()
     seeds = [facts["seed"] for facts in dataset.storage.get_episode_metadata(range(5))]
@@ -126,10 +131,10 @@ def test_episodes_without_an_end_are_cut_and_marked_as_truncated(tmp_path):
         assert not episode.terminations.any()
 
 
-def test_the_same_seed_collects_the_same_data(tmp_path):
-    run = untrained(tmp_path / "run", "gym:CartPole-v1")
+def test_the_same_seed_collects_the_same_data(cartpole):
     names = [
-        gemax.collect(run, episodes=3, seed=seed, dataset_id=f"data-v{i}") for i, seed in enumerate((1, 1, 2))
+        gemax.collect(cartpole, episodes=3, seed=seed, dataset_id=f"data-v{i}")
+        for i, seed in enumerate((1, 1, 2))
     ]
     first, again, other = (minari.load_dataset(name)[0].observations for name in names)
     np.testing.assert_array_equal(first, again)
@@ -139,9 +144,9 @@ def test_the_same_seed_collects_the_same_data(tmp_path):
 # The command, and what is refused
 
 
-@pytest.fixture
-def rooms(tmp_path):
-    return untrained(tmp_path / "rooms", "two-rooms")
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("runs") / "rooms", "two-rooms")
 
 
 def test_the_command_says_how_to_read_the_data_and_does_not_write_over_it(rooms, capsys):

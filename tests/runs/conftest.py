@@ -1,8 +1,9 @@
 import dataclasses
 import fcntl
+import os
 
 import pytest
-from tests.runs.children import CONFIG, environment_with, finish
+from tests.runs.children import CONFIG, finish
 
 
 @pytest.fixture(scope="session")
@@ -13,9 +14,9 @@ def shared(tmp_path_factory, worker_id):
 
 
 @pytest.fixture(scope="session")
-def environment(shared):
-    """One cache for all children: what one has compiled, the others need not."""
-    return environment_with(shared / "compiled")
+def environment():
+    """Theirs is ours, and with it all that any worker or child has compiled."""
+    return os.environ | {"PYTHONUNBUFFERED": "1"}
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,27 @@ def small(world="two-rooms", **changes):
     return configure(world, **{**SMALL, **changes})
 
 
+@pytest.fixture(scope="module")
+def trainer():
+    """2-Rooms, for all who do not care about numbers. It learns slowly, so that rounding stays as small as it is."""
+    return assemble(small(reward_learning_rate=1e-5, learning_rate=1e-5))
+
+
+@pytest.fixture(scope="module")
+def init(trainer):
+    return jax.jit(partial(initial_state, trainer))
+
+
+@pytest.fixture(scope="module")
+def learn_once(trainer):
+    return jax.jit(partial(update, trainer))
+
+
+@pytest.fixture(scope="module")
+def state(init):
+    return init(jax.random.key(0))
+
+
 @pytest.mark.parametrize(
     "world",
     # One with a table, one with noise, one with vectors; the others take the same ways.
@@ -73,25 +94,19 @@ def test_every_method_trains_through_overlapping_traces(method):
     assert np.isfinite(metrics["agent_loss"])
 
 
-def test_table_and_single_observations_collect_and_learn_the_same():
+def test_table_and_single_observations_collect_and_learn_the_same(trainer, state, learn_once):
     """The whole update, through the table of observations and without it."""
-    trainer = assemble(small(reward_learning_rate=1e-5, learning_rate=1e-5))
     plain = trainer._replace(eyes=Eyes(None))
-    state, plain_state = (
-        jax.jit(lambda key, t=t: initial_state(t, key))(jax.random.key(0)) for t in (trainer, plain)
-    )
+    plain_state = begin(plain)
     jax.tree.map(np.testing.assert_array_equal, state.parameters, plain_state.parameters)
-    (fast, fast_metrics), (slow, slow_metrics) = (
-        jax.jit(lambda s, t=t: update(t, s))(s) for t, s in ((trainer, state), (plain, plain_state))
-    )
+    fast, fast_metrics = learn_once(state)
+    slow, slow_metrics = jax.jit(partial(update, plain))(plain_state)
     np.testing.assert_array_equal(fast.position.world.number, slow.position.world.number)
     for name, value in fast_metrics.items():
         np.testing.assert_allclose(value, slow_metrics[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_collected_steps_are_what_the_world_did():
-    trainer = assemble(small())
-    state = begin(trainer)
+def test_collected_steps_are_what_the_world_did(trainer, state):
     position = start(trainer.world, trainer.eyes, trainer.network, 8, jax.random.key(1))
     after, steps = collect(
         trainer.world,
@@ -126,10 +141,10 @@ def test_collected_steps_are_what_the_world_did():
     assert after.is_first.shape == (8,)
 
 
-def test_the_same_seed_gives_the_same_run_and_another_one_another():
-    trainer = assemble(small())
-    call = jax.jit(lambda key: update(trainer, initial_state(trainer, key)))
-    (one, metrics), (same, same_metrics), (other, _) = (call(jax.random.key(seed)) for seed in (3, 3, 4))
+def test_the_same_seed_gives_the_same_run_and_another_one_another(init, learn_once):
+    (one, metrics), (same, same_metrics), (other, _) = (
+        learn_once(init(jax.random.key(seed))) for seed in (3, 3, 4)
+    )
     assert {name: float(value) for name, value in metrics.items()} == {
         name: float(value) for name, value in same_metrics.items()
     }
@@ -168,7 +183,7 @@ def test_intrinsic_reward_can_be_annealed_to_zero():
 def test_the_policy_can_learn_more_slowly_than_the_reward():
     """Every second update only: the first one does not count, the second does."""
     trainer = assemble(small(policy_every=2))
-    learn_once = jax.jit(lambda state: update(trainer, state))
+    learn_once = jax.jit(partial(update, trainer))
     start = begin(trainer)
     first, said_first = learn_once(start)
     second, said_second = learn_once(first)
@@ -185,12 +200,10 @@ def test_the_policy_can_learn_more_slowly_than_the_reward():
     assert np.isfinite(said_second["agent_loss"])
 
 
-def test_updates_that_are_not_finite_are_skipped_and_poison_nothing():
-    trainer = assemble(small())
-    state = begin(trainer)
+def test_updates_that_are_not_finite_are_skipped_and_poison_nothing(state, learn_once):
     poisoned = jax.tree.map(lambda leaf: leaf * jnp.nan, state.reward.parameters)
     state = state._replace(reward=state.reward._replace(parameters=poisoned))
-    after, metrics = jax.jit(lambda state: update(trainer, state))(state)
+    after, metrics = learn_once(state)
     assert metrics["skipped_updates"] == 2  # f and g, and the agent, which was paid NaN
     assert metrics["bad_in_a_row"] == 1
     jax.tree.map(np.testing.assert_array_equal, state.parameters, after.parameters)
@@ -222,9 +235,7 @@ def test_the_ring_holds_the_last_returns_in_order():
     assert int(tally.num_returns) == len(truth)
 
 
-def test_evaluation_plays_whole_episodes_of_the_frozen_policy():
-    trainer = assemble(small())
-    state = begin(trainer)
+def test_evaluation_plays_whole_episodes_of_the_frozen_policy(trainer, state):
     evaluation = evaluate(trainer, state, 100, jax.random.key(0))
     assert evaluation.returns.shape == (100,)
     np.testing.assert_array_equal(evaluation.visits.sum(axis=1), evaluation.lengths)

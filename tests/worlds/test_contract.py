@@ -1,5 +1,7 @@
 """What every world keeps, whichever it is."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +12,16 @@ from hypothesis import strategies as st
 from gemax.worlds.base import is_last, random_rollout, step_and_reset
 from gemax.worlds.registry import WORLDS, make_world
 
-SHORT = {name: make_world(name, observation="squares") for name in WORLDS}
+
+@functools.cache
+def short(name):
+    """A world with a pixel a square. Made when it is asked for: collecting tests would wait for all of them."""
+    return make_world(name, observation="squares")
 
 
 @pytest.fixture(scope="module", params=list(WORLDS))
 def world(request):
-    return SHORT[request.param]
+    return short(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -43,27 +49,28 @@ def test_ends_arrive_exactly_once_with_their_observation_reward_and_flags(world,
     """Under automatic resets, against the world stepped by hand without any."""
     num_steps = 2 * world.horizon + 7
     actions = jax.random.randint(jax.random.key(seed), (num_steps,), 0, world.num_actions)
-    state, first, keys, (transitions, _, _) = rollout(jax.random.key(seed), actions)
-    transitions = jax.tree.map(np.asarray, transitions)
+    state, _, keys, (transitions, _, _) = rollout(jax.random.key(seed), actions)
     step, reset = jax.jit(world.step), jax.jit(world.reset)
-    current, num_ends = first, 0
-    for t in range(num_steps):
-        step_key, reset_key = jax.random.split(keys[t])
-        state, expected = step(step_key, state, actions[t])
-        told = jax.tree.map(lambda leaf, t=t: leaf[t], transitions)
-        assert_same(told.arrived, expected)
-        assert not (told.arrived.terminated and told.arrived.truncated)
-        over = bool(is_last(expected))
-        assert told.is_first == over
-        if over:
-            num_ends += 1
-            state, current = reset(reset_key)
-            assert current.reward == 0
-            assert not is_last(current)
-        else:
-            current = expected
-        assert_same(told.current, current)
-    assert num_ends >= 2
+    step_keys, reset_keys = jax.vmap(jax.random.split)(keys).T
+    arrived, current, is_over = [], [], []
+    for t, (step_key, action) in enumerate(zip(step_keys, np.asarray(actions), strict=True)):
+        state, timestep = step(step_key, state, action)
+        arrived.append(timestep)
+        is_over.append(bool(is_last(timestep)))
+        if is_over[-1]:
+            state, timestep = reset(reset_keys[t])
+            assert timestep.reward == 0
+            assert not is_last(timestep)
+        current.append(timestep)
+    assert_same(transitions.arrived, one_after_the_other(arrived))
+    assert_same(transitions.current, one_after_the_other(current))
+    assert not (transitions.arrived.terminated & transitions.arrived.truncated).any()
+    np.testing.assert_array_equal(transitions.is_first, is_over)
+    assert sum(is_over) >= 2
+
+
+def one_after_the_other(timesteps):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *timesteps)
 
 
 def assert_same(told, expected):
@@ -120,7 +127,7 @@ def test_pictures_are_for_people(world):
 @pytest.mark.parametrize("name", ["two-rooms", "sixteen-leaves", "two-keys"])
 def test_a_random_policy_practically_never_finds_the_reward(name):
     """The floor that learning is measured from; `benchmarks/random_policy.py` has it over 100,000 episodes."""
-    world = SHORT[name]
+    world = short(name)
     keys = jax.random.split(jax.random.key(0), 500)
     states, _ = jax.vmap(world.reset)(keys)
     rewards, ends = jax.jit(jax.vmap(lambda key, state: random_rollout(world, key, state, 300)[1:]))(
@@ -131,7 +138,7 @@ def test_a_random_policy_practically_never_finds_the_reward(name):
 
 
 def test_indices_of_finite_worlds_stay_in_their_ranges():
-    for world in SHORT.values():
+    for world in map(short, WORLDS):
         if world.finite is None:
             continue
         facts = world.finite
@@ -142,7 +149,7 @@ def test_indices_of_finite_worlds_stay_in_their_ranges():
 
 
 def test_places_of_continuous_worlds_are_bins_of_a_plane():
-    world = SHORT["mountain-car"]
+    world = short("mountain-car")
     state = world.reset(jax.random.key(0))[0]
     for position, velocity, place in (
         (-1.2, -0.07, 0),
@@ -152,7 +159,7 @@ def test_places_of_continuous_worlds_are_bins_of_a_plane():
     ):
         state = state._replace(position=jnp.asarray(position), velocity=jnp.asarray(velocity))
         assert int(world.places.index_of(state)) == place
-    world = SHORT["cartpole-swingup"]
+    world = short("cartpole-swingup")
     state = world.reset(jax.random.key(0))[0]
     for theta, theta_dot, place in ((0.0, -99.0, 0), (6.28, 99.0, 899), (3.2, 0.1, 15 * 30 + 15)):
         state = state._replace(theta=jnp.asarray(theta), theta_dot=jnp.asarray(theta_dot))

@@ -39,14 +39,15 @@ def begin_run(trainer: Trainer) -> tuple[Trainer, TrainState, list[str]]:
     Raises:
         ValueError: The other run is none, holds several seeds, or has networks of other shapes.
     """
-    config, fresh = trainer.config, begin_seeds(trainer)
+    config = trainer.config
     if not config.start_from:
-        return trainer, fresh, []
+        return trainer, begin_seeds(trainer), []
     path = Path(config.start_from)
     source = _config_of(path)
     learned = load_leaves(RunDirectory(path).checkpoints)
-    _refuse_other_shapes(path, source, learned.arrays, trainer, fresh)
-    state = _inherited(path, source, learned.arrays, trainer, fresh)
+    # Before anything is compiled, which takes a while.
+    _refuse_other_shapes(path, source, learned.arrays, trainer)
+    state = _inherited(path, source, learned.arrays, trainer, begin_seeds(trainer))
     config = dataclasses.replace(config, start_from=str(path.resolve()), start_update=learned.update)
     return trainer._replace(config=config), state, learned.messages
 
@@ -98,9 +99,7 @@ def is_taken(name: str, keeps_reward: bool, keeps_centring: bool) -> bool:
     return keeps_centring and name.startswith(".centring")
 
 
-def _refuse_other_shapes(
-    path: Path, source: Config, learned: dict[str, Any], trainer: Trainer, fresh: TrainState
-) -> None:
+def _refuse_other_shapes(path: Path, source: Config, learned: dict[str, Any], trainer: Trainer) -> None:
     """Says what differs in the words of a user, as far as there are any."""
     config = trainer.config
     embeds = config.method == source.method and config.method in WITH_EMBEDDING
