@@ -1,4 +1,4 @@
-"""Our agent in classics of Gymnasium, with the defaults: a goal far off, that with continuous actions, a pendulum.
+"""Our agent in classics of Gymnasium: a goal far off, that with continuous actions, a pendulum.
 
 `make bench-classic`. What `results/classic-control.json` holds already is not repeated; delete it to start anew.
 """
@@ -23,17 +23,22 @@ CASES: dict[tuple[str, str], int] = {
     ("MountainCarContinuous-v0", "none"): 800,
     ("Pendulum-v1", "none"): 2000,
 }
-"""How many updates each is trained for, of 256 frames."""
+"""How many updates each is trained for, of 256 frames. Exploring is paid for over the first half of them."""
 SEEDS = (0, 1, 2)
 EPISODES = 200
 
 
 def train(environment: str, method: str, seed: int) -> dict[str, Any]:
-    """Trains with the defaults, and plays."""
-    path = RUNS / f"{environment}-{method}-{seed}"
+    """Trains, and plays."""
+    path, updates = RUNS / f"{environment}-{method}-{seed}", CASES[environment, method]
     shutil.rmtree(path, ignore_errors=True)
     run = gemax.train(
-        f"gym:{environment}", method=method, seed=seed, updates=CASES[environment, method], out=path
+        f"gym:{environment}",
+        method=method,
+        seed=seed,
+        updates=updates,
+        anneal_updates=updates // 2,
+        out=path,
     )
     if run.stopped_by is not None:
         sys.exit(128 + run.stopped_by)
