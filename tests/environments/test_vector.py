@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from tests.environments.toys import FAULTS, Counting, Endless, Faulty, Knowing, Showing
+from tests.environments.toys import FAULTS, Counting, Endless, Faulty, Knowing, Leaving, Showing
 
 from gemax.environments.faults import EnvironmentFault, time_limit
 from gemax.environments.opening import environment_of
@@ -80,7 +80,7 @@ def test_single_environments_give_the_transitions_of_a_plain_loop():
 
 
 def test_environments_in_processes_give_the_transitions_of_a_plain_loop():
-    assert_same_transitions(outside(Counting, workers="async"))
+    assert_same_transitions(outside(Counting, workers="async", num_processes=2))
 
 
 def test_episodes_without_an_end_are_cut_and_the_next_ones_start():
@@ -314,6 +314,12 @@ def test_processes_share_the_environments_among_them_and_know_no_jax():
 def test_those_that_share_a_process_are_named_together_when_it_dies():
     with pytest.raises(EnvironmentFault, match=r"environments 0 to 1: its process \(\d+\) was killed"):
         run_faulty(InItsProcess("killed", index=0), number=4, workers="async", num_processes=2)
+
+
+def test_those_beside_a_faulty_one_are_closed(tmp_path):
+    with pytest.raises(EnvironmentFault, match=r"environment 0, step 3 .*the robot fell over"):
+        run_faulty(partial(Leaving, tmp_path), number=3, workers="async", num_processes=1)
+    assert len(list(tmp_path.iterdir())) == 1 + 3  # the first was only looked at
 
 
 def test_what_cannot_be_sent_to_a_process_is_refused(tmp_path):

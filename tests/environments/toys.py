@@ -89,6 +89,17 @@ class Faulty(Counting):
         return observation, reward, terminated, truncated, info
 
 
+class Leaving(Faulty):
+    """Leaves a file behind when it is closed; all go wrong in time."""
+
+    def __init__(self, folder) -> None:
+        super().__init__("raises")
+        self._folder = folder
+
+    def close(self):
+        (self._folder / f"{os.getpid()}-{id(self)}").touch()
+
+
 class Endless(Counting):
     """Has no end."""
 

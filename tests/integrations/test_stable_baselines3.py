@@ -259,13 +259,20 @@ def test_agents_that_replay_are_paid_when_a_batch_is_drawn(kind, env, policy, bu
     jax.tree.map(np.testing.assert_array_equal, replay.learned.reward, model.replay_buffer.learned.reward)
 
 
-def test_ngu_cannot_be_replayed():
-    with pytest.raises(ValueError, match="remembers episodes in order"):
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"method": "ngu"}, "remembers episodes in order"),
+        ({"settings": {"per_episode": True}}, "per_episode compares the visits of an episode in order"),
+    ],
+)
+def test_what_needs_episodes_in_order_cannot_be_replayed(settings, words):
+    with pytest.raises(ValueError, match=words):
         DQN(
             "MlpPolicy",
             Clock(),
             replay_buffer_class=IntrinsicReplayBuffer,
-            replay_buffer_kwargs={"method": "ngu"},
+            replay_buffer_kwargs=settings,
         )
 
 

@@ -110,6 +110,13 @@ def test_episodes_that_go_round_are_paid_more_than_those_that_stand_still():
     assert round_trip > stand_still + 0.5
 
 
+def test_memories_that_no_machine_would_like_are_refused():
+    with pytest.raises(
+        ValueError, match=r"episode_memory must be at most 1048 for 32 worlds with .* \(1000,\)"
+    ):
+        build(capacity=1049).init(KEY, jnp.zeros((1, 1000)), 32)
+
+
 def test_no_room_for_a_single_visit_is_refused():
     with pytest.raises(ValueError, match="capacity must be at least 1"):
         gem_episodic(NETWORK, SIZE, optax.sgd(0.1), PLAIN, capacity=0)

@@ -155,6 +155,17 @@ def test_every_kind_of_observation_and_action_is_learned_from(name):
     assert state.window.action.shape[2:] == state.position.inputs.previous_action.shape[1:]
 
 
+def test_the_visits_of_each_episode_can_be_evened_out_and_training_goes_on_from_there():
+    trainer = trainer_in(Counting, method="gem", per_episode=True, episode_memory=5)
+    *_, (state, metrics) = trained(trainer)
+    assert state.reward.inner.memory.rows.shape == (8, 5, 2)
+    assert 0 < metrics["similarity_mean"] <= 1
+    longer = trainer._replace(config=dataclasses.replace(trainer.config, updates=4))
+    ((after, metrics),) = trained(longer, state)
+    assert int(after.update) == 4
+    assert np.isfinite(metrics["gem_objective"])
+
+
 def test_without_the_task_an_end_is_an_interruption_and_nothing_is_paid():
     ends = np.array([True, False, False]), np.array([False, True, False])
     arrival = Arrival(*(np.zeros(3) for _ in Arrival._fields))

@@ -8,7 +8,7 @@ import pytest
 
 from gemax.training.assemble import assemble
 from gemax.training.collect import Eyes, collect, rollout_of, start
-from gemax.training.config import CHOICES, Config, config_from
+from gemax.training.config import ADDED, CHOICES, Config, config_from
 from gemax.training.evaluate import evaluate
 from gemax.training.learn import initial_state, intrinsic_weight, learn, update
 from gemax.training.loop import NumericalError, begin, check_finite, train, updates_in_a_call
@@ -287,6 +287,8 @@ def test_wrong_choices_are_refused_with_the_right_ones(name):
 def test_a_configuration_survives_its_file():
     config = configure("sixteen-leaves", seed=7)
     assert config_from(dataclasses.asdict(config)) == config
+    older = {name: value for name, value in dataclasses.asdict(config).items() if name not in ADDED}
+    assert config_from(older) == dataclasses.replace(config, scale_rewards=False)
     with pytest.raises(ValueError, match=r"unknown fields .learning_speed."):
         config_from({**dataclasses.asdict(config), "learning_speed": 1})
 

@@ -59,7 +59,11 @@ def environment_of(
         return open_share(range(number), translation.translate)
 
     parts = flattening, translation.translate
-    left_out = ", ".join(flattening.left_out)
+    notes = []
+    if flattening.left_out:
+        notes.append(f"The agent does not see {', '.join(flattening.left_out)} of {name}.")
+    if is_vector and workers == "async":
+        notes.append(f"env_workers async is for single environments: {name} steps as its vector does.")
     return Environment(
         name=name,
         observation=ObservationSpec(flattening.low, flattening.high),
@@ -71,7 +75,7 @@ def environment_of(
         open=open_many,
         read=lambda observation: flattening.flatten(_batch_of_one(observation))[0],
         write=lambda action: translation.translate(action[None])[0],
-        notes=(f"The agent does not see {left_out} of {name}.",) if left_out else (),
+        notes=tuple(notes),
     )
 
 

@@ -105,7 +105,8 @@ class ProcessEpisodes:
                 worker.pipe.send((what, argument))
 
     def _answers(self, *, time_is_limited: bool = True) -> list[Any]:
-        limit = self._timeout + SECONDS_OF_GRACE if self._timeout and time_is_limited else None
+        # A step may be followed by a reset, which has a limit of its own.
+        limit = 2 * self._timeout + SECONDS_OF_GRACE if self._timeout and time_is_limited else None
         until = None if limit is None else time.monotonic() + limit
         self._is_well = False
         answers = [self._answer(worker, until) for worker in self._workers]
@@ -172,7 +173,7 @@ def death_of(process: BaseProcess) -> str:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _started(open_share: OpenShare, share: range) -> Worker:
@@ -217,12 +218,11 @@ def _work(pipe: Any, open_mine: Callable[[], Any]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):
         try:
-            episodes = open_mine()
-            pipe.send((True, None))
-            doing = {"reset": episodes.reset, "step": episodes.step}
-            while (asked := pipe.recv())[0] in doing:
-                pipe.send((True, doing[asked[0]](asked[1])))
-            episodes.close()
+            with contextlib.closing(open_mine()) as episodes:
+                pipe.send((True, None))
+                doing = {"reset": episodes.reset, "step": episodes.step}
+                while (asked := pipe.recv())[0] in doing:
+                    pipe.send((True, doing[asked[0]](asked[1])))
         except (EOFError, ConnectionError):
             raise
         except (EnvironmentFault, ValueError) as error:

@@ -37,6 +37,11 @@ class _Relabelling(ReplayBuffer):
             raise ValueError(
                 f"method {method} remembers episodes in order, and a replay buffer draws steps at random: use gem, rnd."
             )
+        if (settings or {}).get("per_episode"):
+            raise ValueError(
+                "per_episode compares the visits of an episode in order, and a replay buffer draws steps at random: "
+                "leave it out."
+            )
         self.method, self.replaces, self.seed = method, replaces, seed
         self.time_feature, self.settings = time_feature, settings or {}
         self._build()

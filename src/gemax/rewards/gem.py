@@ -121,7 +121,8 @@ def gem(
         )
         metrics |= {"gem_objective": objective}
         reward = reward_of(halves, rollout, settings)
-        return cost - objective, (reward, metrics | diagnosis(halves))
+        of_halves = [diagnosis(*half) for half in halves]
+        return cost - objective, (reward, metrics | jax.tree.map(lambda *two: sum(two) / 2, *of_halves))
 
     def reward(state: GemState, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:
         _, (raw, _) = loss(state.parameters, rollout, key)
@@ -244,15 +245,12 @@ def regularisers(
     return cost, {"adjacency": adjacency, "embedding_norm": jnp.sqrt(penalty)}
 
 
-def diagnosis(halves: tuple[Half, Half]) -> Metrics:
+def diagnosis(log_g: Float[Array, " N"], contrast: Contrast, weight: Weight | None = None) -> Metrics:
     """What tells whether the geometry is sound; see the documentation of the metrics."""
-    entropy = _average(
-        halves, lambda half: mean(-jnp.log(jnp.maximum(half.contrast.similarity, 1e-12)), half.weight)
-    )
     return {
-        "similarity_mean": _average(halves, lambda half: mean(half.contrast.similarity, half.weight)),
-        "effective_states": jnp.exp(entropy),
-        "log_g": _average(halves, lambda half: mean(half.log_g, half.weight)),
+        "similarity_mean": mean(contrast.similarity, weight),
+        "effective_states": jnp.exp(-mean(jnp.log(jnp.maximum(contrast.similarity, 1e-12)), weight)),
+        "log_g": mean(log_g, weight),
     }
 
 

@@ -2,11 +2,12 @@
 
 `alg:taco` spreads the visits of all episodes together. Where every episode has a world of its own, with other walls and
 other goals, observations of two episodes are never alike: all look distinct whatever a policy does, and where starts
-are spread already nothing is left to gain. Here p is the distribution of the visits of one episode, and what is
-maximised is its geometry-aware entropy, on average over episodes. The bound of `thm:taco.kernel` holds for every g, so
-it holds for one g that all episodes share.
+are spread already nothing is left to gain. Here p is the distribution of an episode's visits so far, and what is
+maximised is its geometry-aware entropy as its newest visit sees it, on average over visits and episodes. The bound of
+`thm:taco.kernel` holds for every g, so it holds for one g that all episodes share.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.core.expectation import Contrast, mean, sampled_contrast
+from gemax.core.expectation import Contrast, sampled_contrast
 from gemax.core.normaliser import Normaliser, init_normaliser
 from gemax.core.objective import gem_objective, gem_reward
 from gemax.networks import Network, Parameters
@@ -22,6 +23,7 @@ from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.gem import (
     GemSettings,
     Views,
+    diagnosis,
     hiding,
     pay,
     power_of,
@@ -31,6 +33,9 @@ from gemax.rewards.gem import (
 )
 from gemax.rewards.remembering import remembered_at
 from gemax.types import Rollout, Tree, spread, tree_where
+
+LARGEST_MEMORY = 2**25
+"""Numbers remembered at the most (128 MB): every update looks at all of them, and every checkpoint holds them."""
 
 
 class EpisodeSoFar(NamedTuple):
@@ -73,6 +78,12 @@ def gem_episodic(
         return jax.tree.map(lambda leaf: leaf.reshape(*rows.shape[:2], *leaf.shape[1:]), views)
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_worlds: int) -> GemEpisodicState:
+        room = LARGEST_MEMORY // (num_worlds * math.prod(rows.shape[1:]))
+        if capacity > room:
+            raise ValueError(
+                f"episode_memory must be at most {room} for {num_worlds} worlds with observations of the shape "
+                f"{rows.shape[1:]}, which are all looked at in every update; got {capacity}."
+            )
         parameters = network.init(key, prepare(rows[:1]))
         nothing = jnp.zeros((num_worlds, capacity, *rows.shape[1:]))
         memory = EpisodeSoFar(nothing, look_at_memory(parameters, nothing), jnp.zeros(num_worlds, jnp.int32))
@@ -121,12 +132,7 @@ def gem_episodic(
             settings,
             shortest_episode,
         )
-        metrics |= {
-            "gem_objective": objective,
-            "similarity_mean": mean(contrast.similarity),
-            "effective_states": jnp.exp(-mean(jnp.log(jnp.maximum(contrast.similarity, 1e-12)))),
-            "log_g": mean(log_g),
-        }
+        metrics |= {"gem_objective": objective} | diagnosis(log_g, contrast)
         return cost - objective, (log_g, contrast, memory, metrics)
 
     def step(state: GemEpisodicState, rollout: Rollout, key: PRNGKeyArray):

@@ -21,6 +21,7 @@ from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.gem import (
     GemSettings,
     Views,
+    diagnosis,
     hiding,
     pay,
     power_of,
@@ -140,13 +141,7 @@ def gem_recent(
             settings,
             shortest_episode,
         )
-        entropy = mean(-jnp.log(jnp.maximum(contrast.similarity, 1e-12)), is_contrasted)
-        metrics |= {
-            "gem_objective": objective,
-            "similarity_mean": mean(contrast.similarity, is_contrasted),
-            "effective_states": jnp.exp(entropy),
-            "log_g": mean(views.log_g, is_contrasted),
-        }
+        metrics |= {"gem_objective": objective} | diagnosis(views.log_g, contrast, is_contrasted)
         return cost - objective, (views, contrast, is_contrasted, recent, metrics)
 
     def step(state: GemRecentState, rollout: Rollout, key: PRNGKeyArray):

@@ -205,8 +205,10 @@ def check_writable(path: Path) -> None:
     """Finds out before anything is compiled whether a run can be made there.
 
     Raises:
+        ValueError: It has a name that no run can have.
         OSError: It cannot.
     """
+    _refuse_bad_names(path)
     there = _nearest(path)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise OSError(

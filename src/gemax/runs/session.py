@@ -197,6 +197,7 @@ def _drive(
             if stop.signal is None:
                 raise _left_behind(session, state, seconds, fault) from fault
             # Who stops a run may stop its environments too, which is then no fault of theirs.
+            tell(str(fault))
             save_the_last(run, config, state, seconds)
     summary = _conclude(session, state, seconds)
     return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)

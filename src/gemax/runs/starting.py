@@ -22,8 +22,8 @@ from gemax.training.state import TrainState
 SIZES = ("observation", "torso_size", "lstm_size", "head_size", "time_buckets")
 """Settings that decide the shape of policy and value."""
 WITH_EMBEDDING = ("gem", "ngu", "ngu-rnd")
-OF_THE_REWARD = ("method", "similarity")
-"""Settings that decide what an intrinsic reward means: only where both stay is it taken over."""
+OF_THE_REWARD = ("method", "similarity", "per_episode")
+"""Settings that decide what an intrinsic reward means: only where all stay is it taken over."""
 _NEW = re.compile(r"\.(optimiser|memory|recent|visits|paid)\b")
 """Fields of an intrinsic reward that start anew: episodes that it remembers are over, places may be others, and what it
 has paid was scaled as that run said."""

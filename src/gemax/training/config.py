@@ -188,11 +188,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "env_workers": ("sync", "async"),
 }
 
-ADDED = (
-    "env_workers", "env_processes", "env_timeout", "start_from", "start_update", "per_episode", "episode_memory",
-    "scale_rewards",
-)  # fmt: skip
-"""Fields that older runs do not have; their defaults leave everything as it was."""
+ADDED: dict[str, Any] = {
+    "env_workers": "sync", "env_processes": 0, "env_timeout": 60.0, "start_from": "", "start_update": 0,
+    "per_episode": False, "episode_memory": 128, "scale_rewards": False,
+}  # fmt: skip
+"""Fields that older runs do not have, and what was done before there were any."""
 
 
 def is_environment(world: str) -> bool:
@@ -202,7 +202,7 @@ def is_environment(world: str) -> bool:
 
 def config_from(fields: dict[str, Any]) -> Config:
     """A configuration from what `config.json` holds; unknown and missing fields are refused by name."""
-    fields = {name: getattr(Config, name) for name in ADDED} | fields
+    fields = ADDED | fields
     known = {field.name for field in dataclasses.fields(Config)}
     unknown, missing = sorted(set(fields) - known), sorted(known - set(fields))
     if unknown or missing:

@@ -70,7 +70,7 @@ def longest_of(world: World | Environment, longest: int | None) -> int:
         return world.horizon
     if longest is not None and longest < 1:
         raise ValueError(f"longest must be at least 1; got {longest}.")
-    return max(LONGEST, world.horizon) if longest is None else longest
+    return max(LONGEST, world.horizon + 1) if longest is None else longest
 
 
 def _episodes(
