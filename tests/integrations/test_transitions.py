@@ -7,8 +7,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from gemax.environments.flattening import flattening_of
+from gemax.environments.vector import autoreset_mode_of
 from gemax.integrations.learner import Steps
-from gemax.integrations.transitions import MOST_AHEAD, Queues, Told, mode_of, started, stepped
+from gemax.integrations.transitions import MOST_AHEAD, Queues, Told, started, stepped
 
 NUM_ENVS, NUM_STEPS = 3, 12
 
@@ -95,7 +96,7 @@ def test_an_environment_that_does_not_tell_its_mode_is_refused(told):
     envs = SyncVectorEnv([lambda: Counting([2])])
     envs.metadata = {} if told is None else {"autoreset_mode": told}
     with pytest.raises(ValueError, match=r"autoreset_mode'\] of SyncVectorEnv must be one of .*NEXT_STEP"):
-        mode_of(envs)
+        autoreset_mode_of(envs)
 
 
 def steps_with(number):

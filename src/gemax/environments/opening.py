@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import gymnasium
-import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from gemax.environments.actions import translation_of
 from gemax.environments.base import Environment
 from gemax.environments.faults import EnvironmentFault
-from gemax.environments.flattening import flattening_of
+from gemax.environments.flattening import batch_of_one, flattening_of
 from gemax.environments.making import Make, guarded, made
 from gemax.environments.vector import VectorEpisodes
 from gemax.worlds.base import ObservationSpec
@@ -62,7 +61,7 @@ def environment_of(
         if spec is None or spec.reward_threshold is None
         else spec.reward_threshold,
         open=open_many,
-        read=lambda observation: flattening.flatten(_batch_of_one(observation))[0],
+        read=lambda observation: flattening.flatten(batch_of_one(observation))[0],
         write=lambda action: translation.translate(action[None])[0],
         notes=(f"The agent does not see {left_out} of {name}.",) if left_out else (),
     )
@@ -93,11 +92,3 @@ def _opened(name: str, make: Make, number: int) -> VectorEnv:
             f"num_worlds must be the {vector.num_envs} environments that {name} has side by side; got {number}."
         )
     return vector
-
-
-def _batch_of_one(observation: Any) -> Any:
-    if isinstance(observation, dict):
-        return {key: _batch_of_one(part) for key, part in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(_batch_of_one(part) for part in observation)
-    return np.asarray(observation)[None]

@@ -8,12 +8,11 @@ DISABLED    nothing happens until someone resets
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from jaxtyping import Bool, Shaped
 
-from gemax.environments.flattening import Flattening
+from gemax.environments.flattening import Flattening, batch_of_one
 from gemax.integrations.learner import Steps
 
 MOST_AHEAD = 8
@@ -39,19 +38,6 @@ class Told(NamedTuple):
     terminated: Bool[np.ndarray, " worlds"]
     truncated: Bool[np.ndarray, " worlds"]
     infos: dict[str, Any]
-
-
-def mode_of(envs: gymnasium.vector.VectorEnv) -> AutoresetMode:
-    """What an environment does at the end of an episode. It has to tell."""
-    mode = envs.metadata.get("autoreset_mode")
-    try:
-        return AutoresetMode(mode)
-    except ValueError:
-        raise ValueError(
-            f"metadata['autoreset_mode'] of {type(envs.unwrapped).__name__} must be one of "
-            f"{', '.join(f'AutoresetMode.{known.name}' for known in AutoresetMode)}, or nobody knows which steps are "
-            f"transitions; got {mode!r}."
-        ) from None
 
 
 def started(
@@ -93,15 +79,6 @@ def stepped(
     resets_next = ends if mode is AutoresetMode.NEXT_STEP else np.zeros_like(ends)
     starts = ends if mode is AutoresetMode.SAME_STEP else ~is_real
     return steps, is_real, Position(told.observations, starts, resets_next)
-
-
-def batch_of_one(observation: Any) -> Any:
-    """An observation as the only one of a batch."""
-    if isinstance(observation, dict):
-        return {name: batch_of_one(part) for name, part in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(batch_of_one(part) for part in observation)
-    return np.asarray(observation)[None]
 
 
 class Logged(NamedTuple):

@@ -10,10 +10,11 @@ from gymnasium.error import ResetNeeded
 from jaxtyping import Bool, Float
 
 from gemax.environments.flattening import flattening_of
+from gemax.environments.vector import autoreset_mode_of
 from gemax.integrations.learner import Steps, check_finite, learner
 from gemax.integrations.modules import Method, module_for, numbered
 from gemax.integrations.saving import load_learner, save_learner
-from gemax.integrations.transitions import Position, Queues, Told, mode_of, started, stepped
+from gemax.integrations.transitions import Position, Queues, Told, started, stepped
 
 
 class IntrinsicReward(gymnasium.vector.VectorWrapper):
@@ -54,7 +55,7 @@ class IntrinsicReward(gymnasium.vector.VectorWrapper):
         self._pays = method != "none"
         self.metrics: dict[str, float] = {}
         """Of the last rollout that was learned from."""
-        self._mode = mode_of(env)
+        self._mode = autoreset_mode_of(env)
         self._flattening = flattening_of(env.single_observation_space)
         module = module_for(
             method,
