@@ -1,15 +1,21 @@
 """What the wrapper costs: processor milliseconds of a step of all environments, bare, with each method, with rllte.
 
 `make bench-wrapper`. rllte's RND looks at a rollout once it is over, ours pays every step at once.
+
+jax hands each call to a thread of its own and waits for it, unless it is told not to before it computes anything.
+Everything is measured both ways, in a process for each.
 """
 
 import json
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
 import gymnasium
+import jax
 import numpy as np
 import optax
 import torch
@@ -20,7 +26,7 @@ from gemax.networks import Network
 from gemax.rewards.rnd import RndSettings, rnd
 from gemax.runs.provenance import provenance
 
-NUM_ENVS, ROLLOUT, ROUNDS, TORSO = 16, 32, 5, 256
+NUM_ENVS, ROLLOUT, ROUNDS, TORSO = 16, 32, 15, 256
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"vectorization_mode": "sync"},
     "MountainCar-v0": {"vectorization_mode": "sync"},
@@ -29,6 +35,8 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
 METHODS = ("bare", "none", "rnd", "ngu", "gem", "rllte's rnd", "rnd, of rllte's size")
 LATENT = 128
 """What rllte's networks give out, after a layer of 256."""
+DISPATCH = {"in a thread of jax": True, "in the caller's thread": False}
+"""Where ours computes, and whether that is asynchronous. The first is what happens unless one asks for the other."""
 
 
 class Rllte(gymnasium.vector.VectorWrapper):
@@ -82,8 +90,10 @@ def rollout(envs: gymnasium.vector.VectorEnv, actions: np.ndarray) -> float:
     return 1e3 * (time.process_time() - start) / len(actions)
 
 
-def measure(name: str) -> dict[str, float]:
+def measure(name: str, asynchronous: bool) -> dict[str, float]:
     """The best of some rounds, the competitors in turn."""
+    jax.config.update("jax_cpu_enable_async_dispatch", asynchronous)
+    torch.set_num_threads(1)
     envs = {method: make(name, method) for method in METHODS}
     times: dict[str, list[float]] = {method: [] for method in METHODS}
     draw = np.random.default_rng(0)
@@ -101,7 +111,6 @@ def measure(name: str) -> dict[str, float]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
     results: dict[str, Any] = {
         "command": "make bench-wrapper",
         **provenance(),
@@ -110,8 +119,12 @@ def main() -> None:
         "processor milliseconds of a step": {},
     }
     for name in ENVIRONMENTS:
-        results["processor milliseconds of a step"][name] = measured = measure(name)
-        print(name, measured, flush=True)
+        results["processor milliseconds of a step"][name] = {}
+        for where, asynchronous in DISPATCH.items():
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                measured = process.submit(measure, name, asynchronous).result()
+            results["processor milliseconds of a step"][name][where] = measured
+            print(name, where, measured, flush=True)
     Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
 
 

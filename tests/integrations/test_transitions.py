@@ -7,8 +7,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from gemax.environments.flattening import flattening_of
+from gemax.environments.vector import autoreset_mode_of
 from gemax.integrations.learner import Steps
-from gemax.integrations.transitions import MOST_AHEAD, Queues, Told, mode_of, started, stepped
+from gemax.integrations.transitions import MOST_AHEAD, Queues, Told, started, stepped
 
 NUM_ENVS, NUM_STEPS = 3, 12
 
@@ -95,7 +96,7 @@ def test_an_environment_that_does_not_tell_its_mode_is_refused(told):
     envs = SyncVectorEnv([lambda: Counting([2])])
     envs.metadata = {} if told is None else {"autoreset_mode": told}
     with pytest.raises(ValueError, match=r"autoreset_mode'\] of SyncVectorEnv must be one of .*NEXT_STEP"):
-        mode_of(envs)
+        autoreset_mode_of(envs)
 
 
 def steps_with(number):
@@ -124,3 +125,46 @@ def test_a_world_far_ahead_of_another_does_not_fill_the_memory():
         queues.push(steps_with(number), np.asarray([True, False]))
         assert len(queues.waiting()) <= 2 * MOST_AHEAD
     assert queues.waiting()[0][0].is_first[0, 0]
+
+
+def random_steps(draw, num_worlds):
+    shape = (1, num_worlds)
+    flags = (draw.random(shape) < 0.3 for _ in range(3))
+    return Steps(
+        *(draw.normal(size=(*shape, 2)).astype(np.float32) for _ in range(2)),
+        draw.integers(4, size=shape).astype(np.int32), draw.normal(size=shape).astype(np.float32), *flags,
+    )  # fmt: skip
+
+
+def test_rollouts_are_those_of_a_plain_list_of_transitions_for_every_world():
+    length, often = 3, np.asarray([1.0, 0.9, 0.3, 0.05])
+    draw, queues = np.random.default_rng(0), Queues(len(often), length)
+    plain: list[list[Steps]] = [[] for _ in often]
+    num_rollouts, num_left_out = 0, 0
+    for _ in range(800):
+        steps, is_real = random_steps(draw, len(often)), draw.random(len(often)) < often
+        queues.push(steps, is_real)
+        for i in np.flatnonzero(is_real):
+            plain[i].append(Steps(*(field[0, i] for field in steps)))
+            if len(plain[i]) > MOST_AHEAD * length:
+                plain[i] = plain[i][length:]
+                plain[i][0] = plain[i][0]._replace(is_first=np.True_)
+                num_left_out += 1
+        rollout = queues.pop()
+        assert (rollout is None) == (min(map(len, plain)) < length)
+        if rollout is not None:
+            num_rollouts += 1
+            for i, past in enumerate(plain):
+                for field, column in zip(rollout, zip(*past[:length], strict=True), strict=True):
+                    assert field.shape[:2] == (length, len(often))
+                    np.testing.assert_array_equal(field[:, i], column)
+            plain = [past[length:] for past in plain]
+        waiting = queues.waiting()
+        assert len(waiting) == max(map(len, plain))
+        for k, (row, is_there) in enumerate(waiting):
+            np.testing.assert_array_equal(is_there, [len(past) > k for past in plain])
+            for i in np.flatnonzero(is_there):
+                for field, value in zip(row, plain[i][k], strict=True):
+                    np.testing.assert_array_equal(field[0, i], value)
+    assert num_rollouts > 5
+    assert num_left_out > 5

@@ -12,7 +12,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from gemax.integrations.gymnasium import IntrinsicReward
-from gemax.integrations.learner import Steps, learner, rollout_of
+from gemax.integrations.learner import LearnerState, Steps, learner, rollout_of
 from gemax.integrations.modules import module_for
 from gemax.rewards.base import IntrinsicReward as Module
 from gemax.runs.checkpoints import CheckpointError
@@ -206,3 +206,34 @@ def test_an_annealed_reward_goes_down_to_nothing():
     paid = walk(wrap("SameStep", "rnd", anneal_updates=3), 5 * LENGTH)
     assert paid[:, LENGTH : 3 * LENGTH].all()
     assert not paid[:, 3 * LENGTH :].any()
+
+
+@pytest.mark.parametrize("method", ["rnd", "ngu"])
+def test_what_is_said_of_a_world_without_a_step_does_not_matter(method):
+    module = module_for(
+        method,
+        (3,),
+        spaces.Discrete(2),
+        horizon=4,
+        few_worlds=True,
+        settings={**TINY, "intrinsic_scale": 1.0},
+    )
+    learned = learner(module, (3,), NUM_ENVS)
+    draw, never = np.random.default_rng(0), np.zeros((1, NUM_ENVS), bool)
+    rows = draw.normal(size=(1, NUM_ENVS, 3)).astype(np.float32)
+    steps = Steps(rows, rows + 1, never.astype(np.int32), never.astype(np.float32), never, never, ~never)
+    _, state, _ = learned.learn(learned.init(jax.random.key(0)), steps)
+    is_real = np.asarray([True, False])
+    broken = steps._replace(arrived=np.where(is_real[None, :, None], steps.arrived, np.nan))
+    for one, other in zip(*(learned.pay(state, said, is_real) for said in (steps, broken)), strict=True):
+        jax.tree.map(np.testing.assert_array_equal, *(_without_keys(tree) for tree in (one, other)))
+
+
+def _without_keys(tree):
+    return tree._replace(key=None) if isinstance(tree, LearnerState) else tree
+
+
+def test_without_an_intrinsic_reward_nothing_is_paid():
+    envs = wrap("SameStep", "none")
+    assert not walk(envs, 3 * LENGTH).any()
+    assert envs.metrics == {}

@@ -75,6 +75,15 @@ def flattening_of(space: Space) -> Flattening:
     return Flattening(low, high, flatten, left_out)
 
 
+def batch_of_one(observation: Any) -> Any:
+    """An observation as the only one of a batch."""
+    if isinstance(observation, dict):
+        return {name: batch_of_one(part) for name, part in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(batch_of_one(part) for part in observation)
+    return np.asarray(observation)[None]
+
+
 READABLE = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 

@@ -1,14 +1,13 @@
 """From a function that makes environments to what training knows of them."""
 
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
 from gymnasium.vector import VectorEnv
 
 from gemax.environments.actions import translation_of
 from gemax.environments.base import Environment, Episodes
-from gemax.environments.flattening import flattening_of
+from gemax.environments.flattening import batch_of_one, flattening_of
 from gemax.environments.making import Make, made
 from gemax.environments.processes import ProcessEpisodes
 from gemax.environments.vector import VectorEpisodes, side_by_side
@@ -73,7 +72,7 @@ def environment_of(
         if spec is None or spec.reward_threshold is None
         else spec.reward_threshold,
         open=open_many,
-        read=lambda observation: flattening.flatten(_batch_of_one(observation))[0],
+        read=lambda observation: flattening.flatten(batch_of_one(observation))[0],
         write=lambda action: translation.translate(action[None])[0],
         notes=tuple(notes),
     )
@@ -88,11 +87,3 @@ def _opened(name: str, make: Make, number: int) -> VectorEnv:
             f"num_worlds must be the {vector.num_envs} environments that {name} has side by side; got {number}."
         )
     return vector
-
-
-def _batch_of_one(observation: Any) -> Any:
-    if isinstance(observation, dict):
-        return {key: _batch_of_one(part) for key, part in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(_batch_of_one(part) for part in observation)
-    return np.asarray(observation)[None]

@@ -230,9 +230,11 @@ def side_by_side(
 def autoreset_mode_of(vector: VectorEnv) -> AutoresetMode:
     """When a vector environment starts new episodes. One that does not say so is refused: guesses lose steps."""
     mode = vector.metadata.get("autoreset_mode")
-    if mode is None:
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
         raise ValueError(
-            "the vector environment must say when it resets: metadata['autoreset_mode'] is missing. "
-            "Set it to a gymnasium.vector.AutoresetMode."
-        )
-    return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
+            f"a vector environment must say when it resets: metadata['autoreset_mode'] of "
+            f"{type(vector.unwrapped).__name__} must be one of "
+            f"{', '.join(f'AutoresetMode.{known.name}' for known in AutoresetMode)}; got {mode!r}."
+        ) from None

@@ -60,6 +60,8 @@ class Learner(NamedTuple):
     """
     learn: Callable[[LearnerState, Steps], tuple[Float[Array, "time worlds"], LearnerState, Metrics]]
     """What the steps of a rollout earn, and the state that has learned from them."""
+    remember: Callable[[LearnerState, Steps, Bool[np.ndarray, " worlds"]], LearnerState] | None
+    """The state that `pay` gives, where the intrinsic reward remembers anything."""
 
 
 def learner(
@@ -80,17 +82,26 @@ def learner(
             return jnp.ones(())
         return jnp.maximum(1.0 - state.updates / anneal_updates, 0.0)
 
-    @jax.jit
+    def remembered(state: LearnerState, steps: Steps, is_real: Bool[Array, " worlds"]) -> Tree:
+        if reward.remember is None:
+            return None
+        return reward.remember(state.reward, rollout_of(state.centring, filled(steps, is_real)), is_real)
+
     def earned(state: LearnerState, steps: Steps, is_real: Bool[Array, " worlds"]):
-        rollout = rollout_of(state.centring, steps)
+        rollout = rollout_of(state.centring, filled(steps, is_real))
         paid = reward.reward(state.reward, rollout, state.key)[0]
-        remembered = None if reward.remember is None else reward.remember(state.reward, rollout, is_real)
-        return jnp.where(is_real & (state.updates > 0), weight(state) * paid, 0.0), remembered
+        paid = jnp.where(is_real & (state.updates > 0), weight(state) * paid, 0.0)
+        return paid, remembered(state, steps, is_real)
+
+    compiled_earned, compiled_remembered = jax.jit(earned), jax.jit(remembered)
 
     def pay(state: LearnerState, steps: Steps, is_real: Bool[np.ndarray, " worlds"]):
+        paid, memory = compiled_earned(state, steps, is_real)
         # A state that stays as it is is not sent through what is compiled: that takes longer than paying.
-        paid, remembered = earned(state, steps, is_real)
-        return paid, state if remembered is None else state._replace(reward=remembered)
+        return paid, state if memory is None else state._replace(reward=memory)
+
+    def remember(state: LearnerState, steps: Steps, is_real: Bool[np.ndarray, " worlds"]) -> LearnerState:
+        return state._replace(reward=compiled_remembered(state, steps, is_real))
 
     def learn(state: LearnerState, steps: Steps):
         key, reward_key = jax.random.split(state.key)
@@ -100,7 +111,13 @@ def learner(
         paid, after, metrics = reward.step(state.reward, rollout_of(centring, steps), reward_key)
         return weight(state) * paid, LearnerState(key, after, centring, state.updates + 1), metrics
 
-    return Learner(jax.jit(init), pay, jax.jit(learn))
+    return Learner(jax.jit(init), pay, jax.jit(learn), None if reward.remember is None else remember)
+
+
+def filled(steps: Steps, is_real: Bool[Array, " worlds"]) -> Steps:
+    """Where there was no step, that of another world stands in: shapes stay, and averages see real ones only."""
+    chosen = jnp.where(is_real, jnp.arange(len(is_real)), jnp.argmax(is_real))
+    return Steps(*(field[:, chosen] for field in steps))
 
 
 def rollout_of(centring: Centring, steps: Steps) -> Rollout:

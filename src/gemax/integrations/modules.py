@@ -8,16 +8,13 @@ from jaxtyping import Int
 
 from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.centred import centred
-from gemax.training.methods import Surroundings, reward_of_method
+from gemax.training.methods import Surroundings, pixels_of_image, reward_of_method
 from gemax.training.presets import configure
 
 Method: TypeAlias = str | IntrinsicReward
 """The name of a method, or an intrinsic reward of one's own."""
 
 METHODS = ("gem", "rnd", "ngu", "ngu-rnd", "none")
-
-SMALLEST_FOR_CONVOLUTIONS = 36
-"""Pixels each way of the smallest image that the three convolutions leave anything of."""
 
 
 def module_for(
@@ -52,7 +49,7 @@ def module_for(
         num_actions=_num_actions(method, action_space),
         horizon=horizon,
         num_squares=1,
-        pixels_per_square=_pixels(shape),
+        pixels_per_square=pixels_of_image(shape),
         time_feature=time_feature,
         few_worlds=few_worlds,
     )
@@ -78,9 +75,3 @@ def _num_actions(method: str, space: spaces.Space) -> int:
             "Use gem or rnd, which look at observations only."
         )
     return 1
-
-
-def _pixels(shape: tuple[int, ...]) -> int | None:
-    """Images large enough go through convolutions, a square a pixel."""
-    is_large = len(shape) == 3 and min(shape[:2]) >= SMALLEST_FOR_CONVOLUTIONS
-    return 1 if is_large else None

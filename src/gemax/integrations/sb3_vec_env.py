@@ -10,16 +10,17 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.vec_env import VecEnv
 
-from gemax.integrations.transitions import mode_of
+from gemax.environments.vector import autoreset_mode_of
 
 
 class GymnasiumVecEnv(VecEnv):
     """A vector environment of Gymnasium, in the autoreset mode `SAME_STEP`, which is what Stable-Baselines3 expects."""
 
     def __init__(self, envs: gymnasium.vector.VectorEnv):
-        if mode_of(envs) is not AutoresetMode.SAME_STEP:
+        mode = autoreset_mode_of(envs)
+        if mode is not AutoresetMode.SAME_STEP:
             raise ValueError(
-                f"autoreset_mode must be SAME_STEP for Stable-Baselines3; got {mode_of(envs).name}. Make the "
+                f"autoreset_mode must be SAME_STEP for Stable-Baselines3; got {mode.name}. Make the "
                 'environments with autoreset_mode="SameStep".'
             )
         self.envs = envs

@@ -19,13 +19,12 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from gemax.environments.flattening import Flattening, flattening_of
+from gemax.environments.flattening import Flattening, batch_of_one, flattening_of
 from gemax.integrations.learner import Learner, LearnerState, Steps, check_finite, learner
 from gemax.integrations.modules import Method, module_for, numbered
 from gemax.integrations.saving import load_learner, save_learner
 from gemax.integrations.sb3_replay import IntrinsicDictReplayBuffer, IntrinsicReplayBuffer
 from gemax.integrations.sb3_vec_env import GymnasiumVecEnv
-from gemax.integrations.transitions import batch_of_one
 
 __all__ = ["GymnasiumVecEnv", "IntrinsicDictReplayBuffer", "IntrinsicReplayBuffer", "IntrinsicRewardCallback"]
 

@@ -5,16 +5,14 @@ SAME_STEP   the step that ends an episode shows the next start; its own last obs
 DISABLED    nothing happens until someone resets
 """
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from jaxtyping import Bool, Shaped
 
-from gemax.environments.flattening import Flattening
+from gemax.environments.flattening import Flattening, batch_of_one
 from gemax.integrations.learner import Steps
 
 MOST_AHEAD = 8
@@ -40,19 +38,6 @@ class Told(NamedTuple):
     terminated: Bool[np.ndarray, " worlds"]
     truncated: Bool[np.ndarray, " worlds"]
     infos: dict[str, Any]
-
-
-def mode_of(envs: gymnasium.vector.VectorEnv) -> AutoresetMode:
-    """What an environment does at the end of an episode. It has to tell."""
-    mode = envs.metadata.get("autoreset_mode")
-    try:
-        return AutoresetMode(mode)
-    except ValueError:
-        raise ValueError(
-            f"metadata['autoreset_mode'] of {type(envs.unwrapped).__name__} must be one of "
-            f"{', '.join(f'AutoresetMode.{known.name}' for known in AutoresetMode)}, or nobody knows which steps are "
-            f"transitions; got {mode!r}."
-        ) from None
 
 
 def started(
@@ -85,9 +70,10 @@ def stepped(
         seen=position.seen[None],
         arrived=arrived[None],
         action=action[None],
-        reward=np.asarray(told.reward, np.float32)[None],
-        terminated=told.terminated[None],
-        truncated=told.truncated[None],
+        # Copies: an environment may write its next step into the same arrays.
+        reward=np.array(told.reward, np.float32)[None],
+        terminated=np.array(told.terminated)[None],
+        truncated=np.array(told.truncated)[None],
         is_first=position.is_first[None],
     )
     resets_next = ends if mode is AutoresetMode.NEXT_STEP else np.zeros_like(ends)
@@ -95,13 +81,11 @@ def stepped(
     return steps, is_real, Position(told.observations, starts, resets_next)
 
 
-def batch_of_one(observation: Any) -> Any:
-    """An observation as the only one of a batch."""
-    if isinstance(observation, dict):
-        return {name: batch_of_one(part) for name, part in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(batch_of_one(part) for part in observation)
-    return np.asarray(observation)[None]
+class Logged(NamedTuple):
+    """What happened over some time, and where."""
+
+    steps: Steps
+    is_real: Bool[np.ndarray, "time worlds"]
 
 
 class Queues:
@@ -113,38 +97,47 @@ class Queues:
 
     def __init__(self, num_worlds: int, rollout_length: int):
         self._length = rollout_length
-        self._queues: list[deque[Steps]] = [deque() for _ in range(num_worlds)]
+        self._log: list[Logged] = []
+        self._count = np.zeros(num_worlds, int)
+        """How many transitions of each world are in the log."""
 
     def push(self, steps: Steps, is_real: Bool[np.ndarray, " worlds"]) -> None:
-        """Takes in the transitions of one step."""
-        for i in np.flatnonzero(is_real):
-            queue = self._queues[i]
-            queue.append(Steps(*(field[0, i] for field in steps)))
-            if len(queue) > MOST_AHEAD * self._length:
-                for _ in range(self._length):
-                    queue.popleft()
-                queue[0] = queue[0]._replace(is_first=np.asarray(True))
+        """Takes in the transitions of one step. The arrays are kept: nobody may write to them."""
+        self._log.append(Logged(steps, is_real[None]))
+        self._count += is_real
+        if self._count.max() > MOST_AHEAD * self._length:
+            self._leave_out(self._count > MOST_AHEAD * self._length)
 
     def pop(self) -> Steps | None:
         """The next rollout, once it is complete."""
-        if min(map(len, self._queues)) < self._length:
+        if self._count.min() < self._length:
             return None
-        return _stacked([[queue.popleft() for queue in self._queues] for _ in range(self._length)])
+        steps, is_real = packed(self._log)
+        self._log = [Logged(Steps(*(field[self._length :] for field in steps)), is_real[self._length :])]
+        self._count -= self._length
+        return Steps(*(field[: self._length] for field in steps))
 
     def waiting(self) -> Sequence[tuple[Steps, Bool[np.ndarray, " worlds"]]]:
         """The transitions that are left, step by step, and which worlds have one."""
-        longest = max(map(len, self._queues))
-        rows = []
-        for k in range(longest):
-            is_real = np.asarray([len(queue) > k for queue in self._queues])
-            # Somebody has one, and stands in where there is none.
-            someone = self._queues[int(np.argmax(is_real))][k]
-            rows.append((_stacked([[q[k] if len(q) > k else someone for q in self._queues]]), is_real))
-        return rows
+        if not self._count.any():
+            return []
+        steps, is_real = packed(self._log)
+        return [(Steps(*(field[k : k + 1] for field in steps)), row) for k, row in enumerate(is_real)]
+
+    def _leave_out(self, worlds: Bool[np.ndarray, " worlds"]) -> None:
+        """The oldest transitions of some worlds."""
+        steps, is_real = packed(self._log)
+        is_real[: self._length, worlds] = False
+        steps.is_first[self._length, worlds] = True
+        self._log = [Logged(steps, is_real)]
+        self._count[worlds] -= self._length
 
 
-def _stacked(rows: Sequence[Sequence[Steps]]) -> Steps:
-    """By time and world."""
-    return Steps(
-        *(np.asarray([[step[i] for step in row] for row in rows]) for i in range(len(Steps._fields)))
-    )
+def packed(log: Sequence[Logged]) -> Logged:
+    """The k-th transition of every world in row k; what was none comes last, or is left out."""
+    steps = Steps(*map(np.concatenate, zip(*(part.steps for part in log), strict=True)))
+    is_real = np.concatenate([part.is_real for part in log])
+    longest = is_real.sum(axis=0).max()
+    order = np.argsort(~is_real, axis=0, kind="stable")[:longest]
+    worlds = np.arange(is_real.shape[1])
+    return Logged(Steps(*(field[order, worlds] for field in steps)), is_real[order, worlds])

@@ -10,10 +10,11 @@ from gymnasium.error import ResetNeeded
 from jaxtyping import Bool, Float
 
 from gemax.environments.flattening import flattening_of
+from gemax.environments.vector import autoreset_mode_of
 from gemax.integrations.learner import Steps, check_finite, learner
 from gemax.integrations.modules import Method, module_for, numbered
 from gemax.integrations.saving import load_learner, save_learner
-from gemax.integrations.transitions import Position, Queues, Told, mode_of, started, stepped
+from gemax.integrations.transitions import Position, Queues, Told, started, stepped
 
 
 class IntrinsicReward(gymnasium.vector.VectorWrapper):
@@ -51,9 +52,10 @@ class IntrinsicReward(gymnasium.vector.VectorWrapper):
         if rollout_length < 1:
             raise ValueError(f"rollout_length must be at least 1; got {rollout_length}.")
         self.replaces = replaces
+        self._pays = method != "none"
         self.metrics: dict[str, float] = {}
         """Of the last rollout that was learned from."""
-        self._mode = mode_of(env)
+        self._mode = autoreset_mode_of(env)
         self._flattening = flattening_of(env.single_observation_space)
         module = module_for(
             method,
@@ -101,7 +103,8 @@ class IntrinsicReward(gymnasium.vector.VectorWrapper):
         action = numbered(self.single_action_space, actions, (1, self.num_envs))[0]
         steps, is_real, self._position = stepped(self._mode, self._flattening, self._position, action, told)
         paid = self._pay(steps, is_real)
-        infos = {**infos, "intrinsic_reward": paid, "_intrinsic_reward": is_real}
+        # A copy: the mask stays in the queues.
+        infos = {**infos, "intrinsic_reward": paid, "_intrinsic_reward": is_real.copy()}
         mixed = paid if self.replaces else np.asarray(rewards) + paid
         return observations, mixed, terminated, truncated, infos
 
@@ -115,14 +118,10 @@ class IntrinsicReward(gymnasium.vector.VectorWrapper):
         self._position, self._queues = None, Queues(self.num_envs, self._rollout_length)
 
     def _pay(self, steps: Steps, is_real: Bool[np.ndarray, " worlds"]) -> Float[np.ndarray, " worlds"]:
-        if not is_real.any():
-            return np.zeros(self.num_envs)
         check_finite(steps, is_real, f"at step {self._num_steps}")
-        # Where there was no step, that of another world stands in: shapes stay, and averages see real ones only.
-        chosen = np.where(is_real, np.arange(self.num_envs), np.argmax(is_real))
-        paid, self._paying = self._learner.pay(
-            self._paying, Steps(*(field[:, chosen] for field in steps)), is_real
-        )
+        if not self._pays or not is_real.any():
+            return np.zeros(self.num_envs)
+        paid, self._paying = self._learner.pay(self._paying, steps, is_real)
         self._queues.push(steps, is_real)
         rollout = self._queues.pop()
         if rollout is not None:
@@ -133,5 +132,6 @@ class IntrinsicReward(gymnasium.vector.VectorWrapper):
         _, self._learned, metrics = self._learner.learn(self._learned, rollout)
         self.metrics = {name: float(value) for name, value in metrics.items()}
         self._paying = self._learned
-        for steps, is_real in self._queues.waiting():
-            _, self._paying = self._learner.pay(self._paying, steps, is_real)
+        if self._learner.remember is not None:
+            for steps, is_real in self._queues.waiting():
+                self._paying = self._learner.remember(self._paying, steps, is_real)

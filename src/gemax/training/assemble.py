@@ -15,7 +15,7 @@ from gemax.training.centring import Centring, centre, centring_of_table, empty_c
 from gemax.training.collect import Eyes
 from gemax.training.config import Config, is_environment
 from gemax.training.learn import Trainer
-from gemax.training.methods import Surroundings, optimiser_of, reward_of_method
+from gemax.training.methods import Surroundings, optimiser_of, pixels_of_image, reward_of_method
 from gemax.types import FiniteActions
 from gemax.worlds.base import World
 from gemax.worlds.gridworld import gridworld
@@ -24,8 +24,6 @@ from gemax.worlds.registry import make_world
 
 SMALLEST_FOR_CONVOLUTIONS = 5
 """Squares each way of the smallest image that the three convolutions leave anything of."""
-SMALLEST_IMAGE = 36
-"""The same in pixels; images of other people's environments that are smaller go to the network as a whole."""
 OWN_ENVIRONMENT = "gym:own"
 """What an environment is called that a user brings along from Python."""
 
@@ -137,8 +135,7 @@ def _eyes(world: World | Environment) -> tuple[Centring, Eyes]:
 def _pixels_per_square(world: World | Environment) -> int | None:
     """For the convolutions of what is seen by pixels; None where there are none."""
     if isinstance(world, Environment):
-        shape = world.observation.shape
-        return 1 if len(shape) == 3 and min(shape[:2]) >= SMALLEST_IMAGE else None
+        return pixels_of_image(world.observation.shape)
     if world.finite is None or world.finite.pixels_per_square == 1:
         return None
     height, width = world.finite.observation_table.shape[1:3]

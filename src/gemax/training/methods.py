@@ -16,6 +16,9 @@ from gemax.rewards.oracle import OracleSettings, oracle
 from gemax.rewards.rnd import RndSettings, distillation, rnd
 from gemax.training.config import Config
 
+SMALLEST_IMAGE = 36
+"""Pixels each way of the smallest image that the three convolutions leave anything of."""
+
 
 class Surroundings(NamedTuple):
     """What intrinsic rewards have to know of where they are used."""
@@ -33,6 +36,15 @@ class Surroundings(NamedTuple):
     """Whether GEM has to find its negatives among recent observations, in place of other worlds."""
     shortest_episode: int = 1
     """No episode has fewer actions."""
+
+
+def pixels_of_image(shape: tuple[int, ...]) -> int | None:
+    """Of each square, for the convolutions: one in images of other people's environments, None where there are none.
+
+    Images that are too small for convolutions go to the network as a whole.
+    """
+    is_large = len(shape) == 3 and min(shape[:2]) >= SMALLEST_IMAGE
+    return 1 if is_large else None
 
 
 def reward_of_method(
