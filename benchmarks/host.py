@@ -3,7 +3,8 @@
 `make bench-host`
 
 The environment costs a millisecond a step: it either waits, as for a simulator elsewhere, or computes. What the
-agent, the learner and our checks add should hide behind it.
+agent, the learner and our checks add should hide behind it. Alone it is stepped by Gymnasium's own vectors, a process each
+where there are any, and by ours, which deal the environments out to fewer processes.
 """
 
 import json
@@ -59,7 +60,12 @@ class Slow(gymnasium.Env):
 
 
 def main() -> None:
-    cases = {"waits": (False, "sync"), "computes": (True, "sync"), "waits, processes": (False, "async")}
+    cases = {
+        "waits": (False, "sync"),
+        "computes": (True, "sync"),
+        "waits, processes": (False, "async"),
+        "computes, processes": (True, "async"),
+    }
     results = {name: measure(*case) for name, case in cases.items()}
     for name, result in results.items():
         print(f"{name:>20}: " + ", ".join(f"{key} {value:,.2f}" for key, value in result.items()))
@@ -75,20 +81,30 @@ def measure(computes: bool, workers: str) -> dict[str, float]:
     trainer = assemble(config, own=Own(environment=partial(Slow, computes)))
     bare = _bare(computes, workers, config.num_worlds)
     bare.reset(seed=0)
+    ours, action = trainer.world.open(config.num_worlds), np.zeros(config.num_worlds, int)
+    ours.reset(0)
     episodes = trainer.world.open(config.num_worlds)
     training = train_outside(trainer, begin(trainer), trainer.world, episodes)
     _seconds(partial(_train, training))  # compiles
     steps = UPDATES * config.trace_period
     seconds = [
-        (_seconds(partial(_step, bare, steps)), _seconds(partial(_train, training))) for _ in range(ROUNDS)
+        (
+            _seconds(partial(_step, bare, steps)),
+            _seconds(lambda: [ours.step(action) for _ in range(steps)]),
+            _seconds(partial(_train, training)),
+        )
+        for _ in range(ROUNDS)
     ]
     episodes.close()
+    ours.close()
     bare.close()
     frames = steps * config.num_worlds
     return {
-        "bare frames/s": statistics.median(frames / alone for alone, _ in seconds),
-        "trained frames/s": statistics.median(frames / trained for _, trained in seconds),
-        "share": statistics.median(alone / trained for alone, trained in seconds),
+        "Gymnasium's frames/s": statistics.median(frames / bare for bare, _, _ in seconds),
+        "ours, untrained": statistics.median(frames / alone for _, alone, _ in seconds),
+        "trained": statistics.median(frames / trained for _, _, trained in seconds),
+        "share of Gymnasium's": statistics.median(bare / trained for bare, _, trained in seconds),
+        "share of ours": statistics.median(alone / trained for _, alone, trained in seconds),
     }
 
 
