@@ -3,8 +3,8 @@
 `make bench-host`
 
 The environment costs a millisecond a step: it either waits, as for a simulator elsewhere, or computes. What the
-agent, the learner and our checks add should hide behind it. Alone it is stepped by Gymnasium's own vectors, a process each
-where there are any, and by ours, which deal the environments out to fewer processes.
+agent, the learner and our checks add should hide behind it. Alone it is stepped by Gymnasium's own vectors, a process
+each where there are any, and by ours, which deal the environments out to fewer processes.
 """
 
 import json
