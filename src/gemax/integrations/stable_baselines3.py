@@ -38,7 +38,7 @@ class IntrinsicRewardCallback(BaseCallback):
     Args:
         method: The name of a method, or an `IntrinsicReward` of your own.
         replaces: Whether the intrinsic reward takes the place of the environment's, in place of being added to it.
-        horizon: The longest episode that NGU remembers whole.
+        horizon: The longest episode that NGU, or GEM `per_episode`, remembers whole.
         time_feature: Which entry of an observation vector is the time, if one is: free entropy, and kept from GEM.
         seed: Of the networks of the intrinsic reward.
         verbose: As for every callback.

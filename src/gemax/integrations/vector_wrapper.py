@@ -30,7 +30,7 @@ class IntrinsicReward(gymnasium.vector.VectorWrapper):
         method: The name of a method, or an `IntrinsicReward` of `gemax.rewards.base`, your own.
         replaces: Whether the intrinsic reward takes the place of the environment's, in place of being added to it.
         rollout_length: How many steps of each environment are learned from at a time.
-        horizon: The longest episode that NGU remembers whole.
+        horizon: The longest episode that NGU, or GEM `per_episode`, remembers whole.
         time_feature: Which entry of an observation vector is the time, if one is: free entropy, and kept from GEM.
         seed: Of the networks of the intrinsic reward.
         settings: Fields of `gemax.training.config.Config` that concern the intrinsic reward; a wrong name is refused.
