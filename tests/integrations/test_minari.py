@@ -169,7 +169,12 @@ def test_a_collection_that_is_stopped_leaves_nothing(number, exit_code, rooms, d
             os.kill(os.getpid(), number)
 
     monkeypatch.setattr(writing, "_watched", stopping)
-    assert main(["collect", str(rooms), "--episodes", "3"]) == exit_code
+    # Where the tests run in the background, Ctrl-C is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["collect", str(rooms), "--episodes", "3"]) == exit_code
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "gemax: stopped.\n"
     assert list(datasets.iterdir()) == []
 
