@@ -183,6 +183,8 @@ def test_methods_that_cannot_work_there_say_so():
         ValueError, match="method ngu predicts one of finitely many actions, and gym:own has others"
     ):
         trainer_in(partial(Showing, *ODD["numbers"]), method="ngu")
+    with pytest.raises(ValueError, match="indicator finds no visit again in gym:own with per_episode"):
+        trainer_in(Counting, method="gem", per_episode=True, similarity="indicator")
     with pytest.raises(ValueError, match="seeds must be 1 for gym:own"):
         trainer_in(Counting, seeds=2)
 

@@ -151,6 +151,11 @@ def _reward(config: Config, world: World | Environment, own: Own) -> IntrinsicRe
     _check_own(config, own)
     if own.reward is not None:
         return own.reward if isinstance(own.reward, IntrinsicReward) else own.reward(world, config)
+    if config.per_episode and config.similarity == "indicator" and world.finite is None:
+        raise ValueError(
+            f"similarity indicator finds no visit again in {world.name} with per_episode: what was remembered is "
+            "centred as it was. Choose learned or exponential."
+        )
     if config.method == "oracle" and world.places is None:
         raise ValueError(f"method oracle counts places, and {world.name} has none. Choose gem or rnd.")
     surroundings = Surroundings(
