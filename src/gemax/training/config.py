@@ -86,8 +86,7 @@ class Config:
     num_negatives: int = 0
     """n_neg; 0 takes all of the other half."""
     per_episode: bool = False
-    """Whether GEM evens out the visits of each episode, in place of those of all episodes together: for worlds that are
-    others in every episode."""
+    """Whether GEM evens out the visits of each episode, not of all together: for worlds that are new every time."""
     episode_memory: int = 128
     """How many visits of an episode `per_episode` looks back to."""
     huber_offset: float = 1.0
@@ -105,8 +104,7 @@ class Config:
     normalise: bool = True
     """Whether GEM's reward is standardised before it is scaled and shifted."""
     scale_rewards: bool = True
-    """Whether rewards of `gym:` environments are scaled such that no episode of late has earned or lost more than one:
-    what exploring is worth beside them then suits rewards of any size."""
+    """Whether rewards of `gym:` environments are scaled so that no recent episode has earned or lost more than one."""
     anneal_updates: int = 0
     """Over how many updates the intrinsic reward goes down to zero; 0 keeps it."""
     hide_time: bool = True
