@@ -1,4 +1,4 @@
-# Two commands: `make train` runs the main job, `make test` passes every test. Both set up .venv first.
+# `make train` trains an agent in 2-Rooms. `make test` runs all checks and the fast tests. Both set up .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +15,7 @@ test: check
 test-slow: $(VENV)/.installed-dev
 	JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= $(BIN)/python -m pytest -m slow --numprocesses=0 --timeout=3600
 
-# Other people's libraries that bring many more along live in an environment of their own.
+# Libraries with many dependencies are installed in a separate virtual environment.
 test-peers: .venv-peers/.installed
 	.venv-peers/bin/python -m pytest tests/peers -m peers --numprocesses=0
 
@@ -37,7 +37,7 @@ docs: $(VENV)/.installed-dev
 clean:
 	rm -rf $(VENV) docs/_build
 
-# What a user installs, and what is needed to work on it. A changed pin installs anew.
+# `.installed` has what users install, `.installed-dev` what contributors need. A changed constraint reinstalls.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP_INSTALL) --editable .
 	touch $@
@@ -49,10 +49,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Benchmarks; gymnax and MiniGrid live in an environment of their own, and so does rllte.
-.PHONY: bench-worlds bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-minigrid bench-classic
-bench-worlds: .venv-bench/.installed
-	.venv-bench/bin/python benchmarks/worlds.py
+# Benchmarks. gymnax and rllte need separate virtual environments.
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-minigrid bench-classic
+bench-envs: .venv-bench/.installed
+	.venv-bench/bin/python benchmarks/envs.py
 
 bench-random: $(VENV)/.installed
 	$(BIN)/python benchmarks/random_policy.py
@@ -86,7 +86,7 @@ bench-wrapper: .venv-rllte/.installed
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable .
 	touch $@
 
-# Not with what it asks for: Gymnasium below 1.0, torchvision and simulators, none of which its rewards need.
+# Without its dependencies: it requires Gymnasium below 1.0, torchvision and simulators, which its rewards do not need.
 .venv-rllte/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv-rllte
 	.venv-rllte/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \

@@ -1,10 +1,10 @@
-"""Steps per second of training in an environment on the host, as a share of what the environment gives alone.
+"""Measures the throughput of training in a Gymnasium environment, as a share of the environment's own throughput.
 
 `make bench-host`
 
-The environment costs a millisecond a step: it either waits, as for a simulator elsewhere, or computes. What the
-agent, the learner and our checks add should hide behind it. Alone it is stepped by Gymnasium's own vectors, a process
-each where there are any, and by ours, which deal the environments out to fewer processes.
+A step of the environment takes a millisecond. It either waits, as for a remote simulator, or computes. The time of
+the agent, the learner and the checks should be hidden behind it. Without training, it is stepped by Gymnasium's
+vector environments and by those of gemax. In async mode, Gymnasium uses one process per environment, gemax fewer.
 """
 
 import json
@@ -19,19 +19,18 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from gemax.runs.provenance import provenance
-from gemax.training.assemble import OWN_ENVIRONMENT, Own, assemble
-from gemax.training.loop import begin
-from gemax.training.outside import train_outside
+from gemax.training.assemble import CUSTOM_ENV, CustomParts, assemble
+from gemax.training.loop import initial_states, train
 from gemax.training.presets import configure
 
-SECONDS_A_STEP = 1e-3
+SECONDS_PER_STEP = 1e-3
 ROUNDS = 5
 UPDATES = 15
-"""In a round."""
+"""Updates per round."""
 
 
-class Slow(gymnasium.Env):
-    """A walk of many steps, each of which takes its time."""
+class SlowEnv(gymnasium.Env):
+    """An environment whose steps take a fixed time."""
 
     observation_space = spaces.Box(-1.0, 1.0, (16,), np.float32)
     action_space = spaces.Discrete(4)
@@ -40,23 +39,23 @@ class Slow(gymnasium.Env):
         self._computes = computes
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
-        """Starts an episode."""
+        """Resets the observation to zero."""
         super().reset(seed=seed)
-        self._step, self._place = 0, np.zeros(16, np.float32)
-        return self._place, {}
+        self._time, self._history = 0, np.zeros(16, np.float32)
+        return self._history, {}
 
     def step(self, action: int):
-        """Walks."""
-        end = time.perf_counter() + SECONDS_A_STEP
+        """Waits or computes, then shifts the action into the observation."""
+        end = time.perf_counter() + SECONDS_PER_STEP
         if self._computes:
             while time.perf_counter() < end:
                 pass
         else:
-            time.sleep(SECONDS_A_STEP)
-        self._step += 1
-        self._place = np.roll(self._place, 1) * 0.99
-        self._place[0] = (action - 1.5) / 2.0
-        return self._place, 0.0, False, self._step >= 200, {}
+            time.sleep(SECONDS_PER_STEP)
+        self._time += 1
+        self._history = np.roll(self._history, 1) * 0.99
+        self._history[0] = (action - 1.5) / 2.0
+        return self._history, 0.0, False, self._time >= 200, {}
 
 
 def main() -> None:
@@ -69,36 +68,34 @@ def main() -> None:
     results = {name: measure(*case) for name, case in cases.items()}
     for name, result in results.items():
         print(f"{name:>20}: " + ", ".join(f"{key} {value:,.2f}" for key, value in result.items()))
-    path = Path(__file__).with_suffix(".json")
-    path.write_text(
-        json.dumps({"seconds_a_step": SECONDS_A_STEP, **results, **provenance()}, indent=2) + "\n"
-    )
+    content = {"seconds_a_step": SECONDS_PER_STEP, **results, **provenance()}
+    Path(__file__).with_suffix(".json").write_text(json.dumps(content, indent=2) + "\n")
 
 
 def measure(computes: bool, workers: str) -> dict[str, float]:
-    """Bare steps and training in turn, so that a busy machine slows both alike."""
-    config = configure(OWN_ENVIRONMENT, updates=(ROUNDS + 1) * UPDATES, env_workers=workers)
-    trainer = assemble(config, own=Own(environment=partial(Slow, computes)))
-    bare = _bare(computes, workers, config.num_worlds)
+    """Measures bare steps and training in turn, so that other load on the machine affects both."""
+    config = configure(CUSTOM_ENV, updates=(ROUNDS + 1) * UPDATES, env_workers=workers)
+    trainer = assemble(config, custom=CustomParts(make_env=partial(SlowEnv, computes)))
+    num_envs = config.env.num_envs
+    bare = _gymnasium_envs(computes, workers, num_envs)
     bare.reset(seed=0)
-    ours, action = trainer.world.open(config.num_worlds), np.zeros(config.num_worlds, int)
+    ours, action = trainer.collector.env.open(num_envs), np.zeros(num_envs, int)
     ours.reset(0)
-    episodes = trainer.world.open(config.num_worlds)
-    training = train_outside(trainer, begin(trainer), trainer.world, episodes)
+    training = train(trainer, initial_states(trainer))
     _seconds(partial(_train, training))  # compiles
-    steps = UPDATES * config.trace_period
+    num_steps = UPDATES * config.agent.unroll_period
     seconds = [
         (
-            _seconds(partial(_step, bare, steps)),
-            _seconds(lambda: [ours.step(action) for _ in range(steps)]),
+            _seconds(partial(_step, bare, num_steps)),
+            _seconds(lambda: [ours.step(action) for _ in range(num_steps)]),
             _seconds(partial(_train, training)),
         )
         for _ in range(ROUNDS)
     ]
-    episodes.close()
+    training.close()
     ours.close()
     bare.close()
-    frames = steps * config.num_worlds
+    frames = num_steps * num_envs
     return {
         "Gymnasium's frames/s": statistics.median(frames / bare for bare, _, _ in seconds),
         "ours, untrained": statistics.median(frames / alone for _, alone, _ in seconds),
@@ -108,16 +105,16 @@ def measure(computes: bool, workers: str) -> dict[str, float]:
     }
 
 
-def _bare(computes: bool, workers: str, number: int) -> gymnasium.vector.VectorEnv:
-    makers = [partial(Slow, computes)] * number
+def _gymnasium_envs(computes: bool, workers: str, num_envs: int) -> gymnasium.vector.VectorEnv:
+    makers = [partial(SlowEnv, computes)] * num_envs
     if workers == "sync":
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
     return gymnasium.vector.AsyncVectorEnv(makers, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
 
 
-def _step(vector: gymnasium.vector.VectorEnv, steps: int) -> None:
-    for _ in range(steps):
-        vector.step(vector.action_space.sample())
+def _step(envs: gymnasium.vector.VectorEnv, num_steps: int) -> None:
+    for _ in range(num_steps):
+        envs.step(envs.action_space.sample())
 
 
 def _train(training) -> None:

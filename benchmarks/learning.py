@@ -1,7 +1,7 @@
-"""How long a user waits: `gemax train` from a cold start, each seed alone, until its world is solved.
+"""Measures the time from a cold start of `gemax train` until the environment is solved, one run per seed.
 
-`make bench-learning`; takes about an hour on two cores. What was measured is kept, a file a run, so that it can be
-stopped and goes on where it was. `python benchmarks/learning.py --table` prints what there is.
+`make bench-learning` takes about an hour on two cores. Each result is stored in a file, so that the benchmark can be
+stopped and continued. `python benchmarks/learning.py --table` prints the stored results.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-KEPT = ROOT / "results" / "learning"
+RESULTS = ROOT / "results" / "learning"
 RUNS = ROOT / "runs" / "learning"
-SECONDS_BETWEEN_LOOKS = 0.1
+POLL_SECONDS = 0.1
 
 CASES = {
     "two-rooms": ["two-rooms"],
@@ -32,13 +32,13 @@ CASES = {
     "sixteen-leaves-pixels": ["sixteen-leaves", "--observation", "pixels"],
     "two-rooms-paper": ["two-rooms", "--preset", "paper", "--updates", "1000"],
 }
-"""What is typed after `gemax train`."""
+"""Arguments of `gemax train`."""
 FEW_SEEDS = {"two-keys-pixels": 3, "sixteen-leaves-pixels": 1, "two-rooms-paper": 1}
 SEEDS = 5
 
 
 def measure(name: str, seed: int) -> dict[str, Any]:
-    """Trains one seed and watches its metrics from outside, as a person would."""
+    """Trains one seed in a process, and polls its metrics file for the time of each update."""
     run = RUNS / f"{name}-{seed}"
     arguments = [*CASES[name], "--seed", str(seed)]
     RUNS.mkdir(parents=True, exist_ok=True)
@@ -46,17 +46,17 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     gemax = [sys.executable, "-m", "gemax.cli"]
     started = time.monotonic()
     process = subprocess.Popen([*gemax, "train", *arguments, "--out", run], stdout=subprocess.DEVNULL)
-    last_seen: dict[str, Any] = {}
-    seen_at: dict[int, float] = {}
+    last: dict[str, Any] = {}
+    seconds_at: dict[int, float] = {}
     while True:
         ended, status, usage = os.wait4(process.pid, os.WNOHANG)
         line = last_line(run / "metrics.jsonl")
-        if line and line["update"] != last_seen.get("update"):
-            last_seen = line
-            seen_at[line["update"]] = time.monotonic() - started
+        if line and line["update"] != last.get("update"):
+            last = line
+            seconds_at[line["update"]] = time.monotonic() - started
         if ended:
             break
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(POLL_SECONDS)
     seconds = time.monotonic() - started
     if status:
         raise SystemExit(f"gemax train {' '.join(arguments)} failed")
@@ -65,44 +65,44 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     return {
         "command": f"gemax train {' '.join(arguments)}",
         "solved_at_update": solved,
-        "solved_after_seconds": round(seen_at[solved], 1) if solved in seen_at else None,
+        "solved_after_seconds": round(seconds_at[solved], 1) if solved in seconds_at else None,
         "seconds": round(seconds, 1),
         "memory_gib": round(usage.ru_maxrss / 2**20, 2),
         "load_average": round(os.getloadavg()[0], 1),
         **{key: summary[key] for key in ("updates", "frames", "return", "commit", "gemax", "jax", "cores")},
-        "entropy_share": share_of(summary["visitation_entropy"], summary["entropy_ceiling"]),
-        "frozen": evaluated(gemax, run) if "--reward-free" in arguments else None,
+        "entropy_share": entropy_share(summary["visitation_entropy"], summary["entropy_ceiling"]),
+        "frozen": evaluate(gemax, run) if "--reward-free" in arguments else None,
     }
 
 
-def evaluated(gemax: list[str], run: Path) -> dict[str, Any]:
-    """What the frozen policy does, its actions drawn: 2,000 episodes."""
+def evaluate(gemax: list[str], run: Path) -> dict[str, Any]:
+    """Evaluates the frozen policy with sampled actions, over 2,000 episodes."""
     command = [*gemax, "evaluate", str(run), "--episodes", "2000"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return json.loads((run / "evaluation.json").read_text())["sampled"]
 
 
 def last_line(path: Path) -> dict[str, Any] | None:
-    """The newest whole line of a file that is being written."""
+    """Returns the last complete line of a file that is being written."""
     if not path.exists():
         return None
     lines = path.read_text().split("\n")
     return json.loads(lines[-2]) if len(lines) > 1 else None
 
 
-def share_of(entropy: float | None, ceiling: float | None) -> float | None:
+def entropy_share(entropy: float | None, ceiling: float | None) -> float | None:
     return None if entropy is None or ceiling is None else round(entropy / ceiling, 4)
 
 
 def table() -> str:
-    """All that was measured, as Markdown: the range over the seeds."""
+    """Returns all stored results as a Markdown table, with the range over the seeds."""
     rows = [
         "| `gemax train …` | seeds solved | at update | after seconds, from a cold start | return at the end "
         "| entropy, share of the ceiling | whole run, s | memory, GiB |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, arguments in CASES.items():
-        runs = [json.loads(path.read_text()) for path in sorted(KEPT.glob(f"{name}-[0-9].json"))]
+        runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{name}-[0-9].json"))]
         if not runs:
             continue
         solved = [run for run in runs if run["solved_at_update"] is not None]
@@ -123,7 +123,7 @@ def table() -> str:
 
 
 def span(numbers: list[float], form: str) -> str:
-    """From the smallest to the largest."""
+    """Formats the minimum and the maximum."""
     if not numbers:
         return "–"
     low, high = format(min(numbers), form), format(max(numbers), form)
@@ -132,16 +132,16 @@ def span(numbers: list[float], form: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", default=list(CASES), help="some of the cases; by default all")
-    parser.add_argument("--table", action="store_true", help="only print what was measured")
+    parser.add_argument("cases", nargs="*", default=list(CASES), help="cases to run; all by default")
+    parser.add_argument("--table", action="store_true", help="only print the stored results")
     options = parser.parse_args()
-    KEPT.mkdir(parents=True, exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     for name in [] if options.table else options.cases:
         for seed in range(FEW_SEEDS.get(name, SEEDS)):
-            kept = KEPT / f"{name}-{seed}.json"
-            if not kept.exists():
+            path = RESULTS / f"{name}-{seed}.json"
+            if not path.exists():
                 result = measure(name, seed)
-                kept.write_text(json.dumps(result, indent=2) + "\n")
+                path.write_text(json.dumps(result, indent=2) + "\n")
                 print(name, seed, result["solved_at_update"], result["solved_after_seconds"], flush=True)
     print(table())
 

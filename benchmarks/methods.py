@@ -1,4 +1,4 @@
-"""What each method costs: milliseconds of a whole update, and how much more than without an intrinsic reward.
+"""Measures the milliseconds per update with each method, and the ratio to training without an intrinsic reward.
 
 `make bench-methods`
 """
@@ -15,58 +15,60 @@ import jax
 
 from gemax.runs.provenance import provenance
 from gemax.training.assemble import assemble
-from gemax.training.learn import initial_state, update
+from gemax.training.learn import initial_state
 from gemax.training.presets import configure
-from training import UPDATES, in_turn
+from training import UPDATES, measure_in_turn
 
-WORLDS = ("two-rooms", "two-rooms-noisy", "sixteen-leaves", "mountain-car", "cartpole-swingup")
+ENVS = ("two-rooms", "two-rooms-noisy", "sixteen-leaves", "mountain-car", "cartpole-swingup")
 METHODS = ("none", "oracle", "rnd", "ngu", "ngu-rnd", "gem")
 CLOCKS = {"milliseconds": time.perf_counter, "processor milliseconds": time.process_time}
-"""The second adds up the cores, and does not run while other programs do."""
+"""The second clock adds up all cores, and excludes the time of other programs."""
 ROUNDS = 15
-"""More than for one method: their ratios are what counts, and some are close."""
+"""More rounds than in `training`, because some ratios are close."""
 
 
-def measure(world: str) -> dict[str, dict[str, float]]:
-    """Of an update with each method, at the same batch and with the same torso, in one process."""
-    calls = {method: updates_of(world, method) for method in METHODS}
-    return {
-        name: {method: 1e3 * seconds / UPDATES for method, seconds in in_turn(calls, ROUNDS, clock).items()}
-        for name, clock in CLOCKS.items()
-    }
+def measure(env: str) -> dict[str, dict[str, float]]:
+    """Measures an update with each method, for the same batch and the same torso, in one process."""
+    calls = {method: updates_with(env, method) for method in METHODS}
+    results = {}
+    for name, clock in CLOCKS.items():
+        seconds = measure_in_turn(calls, ROUNDS, clock)
+        results[name] = {method: 1e3 * seconds[method] / UPDATES for method in METHODS}
+    return results
 
 
-def updates_of(world: str, method: str) -> Callable[[], Any]:
-    """Some updates in one compiled call."""
-    trainer = assemble(configure(world, method=method))
+def updates_with(env: str, method: str) -> Callable[[], Any]:
+    """Returns a compiled call of several updates."""
+    trainer = assemble(configure(env, method=method))
     state = jax.jit(partial(initial_state, trainer))(jax.random.key(0))
-    whole = jax.jit(lambda state: jax.lax.scan(lambda s, _: update(trainer, s), state, length=UPDATES))
-    return lambda: whole(state)
+    update = partial(trainer.collector.update, trainer)
+    updates = jax.jit(lambda state: jax.lax.scan(lambda state, _: update(state), state, length=UPDATES))
+    return lambda: updates(state)
 
 
-def compared(milliseconds: dict[str, float]) -> dict[str, float]:
-    """Each method against none, and GEM against its rivals."""
+def ratios_of(milliseconds: dict[str, float]) -> dict[str, float]:
+    """Returns the ratio of each method to none, and of GEM to RND and NGU."""
     ratios = {f"{method} / none": milliseconds[method] / milliseconds["none"] for method in METHODS[1:]}
-    return ratios | {f"gem / {rival}": milliseconds["gem"] / milliseconds[rival] for rival in ("rnd", "ngu")}
+    return ratios | {f"gem / {other}": milliseconds["gem"] / milliseconds[other] for other in ("rnd", "ngu")}
 
 
 def main() -> None:
-    results: dict[str, Any] = {"command": "make bench-methods", **provenance(), "worlds": {}}
+    results: dict[str, Any] = {"command": "make bench-methods", **provenance(), "envs": {}}
     print(f"{'':42}" + "".join(f"{method:>9}" for method in METHODS) + "  gem/rnd  gem/ngu")
-    for world in WORLDS:
+    for env in ENVS:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            measured = pool.apply(measure, (world,))
-        results["worlds"][world] = {}
+            measured = pool.apply(measure, (env,))
+        results["envs"][env] = {}
         for clock, milliseconds in measured.items():
-            ratios = compared(milliseconds)
+            ratios = ratios_of(milliseconds)
             print(
-                f"{world:18}{clock:24}"
+                f"{env:18}{clock:24}"
                 + "".join(f"{milliseconds[method]:9.2f}" for method in METHODS)
                 + f"{ratios['gem / rnd']:9.2f}{ratios['gem / ngu']:9.2f}",
                 flush=True,
             )
             numbers = {name: float(f"{value:.4g}") for name, value in (milliseconds | ratios).items()}
-            results["worlds"][world][clock] = numbers
+            results["envs"][env][clock] = numbers
     Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
 
 

@@ -1,6 +1,6 @@
-"""PPO of Stable-Baselines3 in 2-Rooms, alone and with the callback: three seeds each, the same number of frames.
+"""Trains PPO of Stable-Baselines3 in 2-Rooms, alone and with the callback, with three seeds each.
 
-`make bench-sb3`. Runs that `results/sb3-two-rooms.json` holds already are not repeated; delete it to start anew.
+`make bench-sb3`. Runs that are in `results/sb3-two-rooms.json` are not repeated. Delete the file to start over.
 """
 
 import argparse
@@ -24,14 +24,14 @@ from gemax.runs.provenance import provenance
 
 RESULTS = Path(__file__).parents[1] / "results" / "sb3-two-rooms.json"
 FRAMES = 600_000
-ENVIRONMENTS = 64
+NUM_ENVS = 64
 SEEDS = (0, 1, 2)
 SOLVED = 0.95
-"""Mean return of the last 1,000 episodes: what `gemax train` calls solved."""
+"""2-Rooms is solved if the mean return of the last 1,000 episodes is at least this, as in `gemax train`."""
 
 
-class Watch(BaseCallback):
-    """Notes when the goal was first seen, and when the world was solved, where it stops."""
+class SolvedCallback(BaseCallback):
+    """Records when the goal is first reached and when the environment is solved. Stops training then."""
 
     def __init__(self):
         super().__init__()
@@ -53,15 +53,15 @@ def mean_return(episodes: Any) -> float:
     return float(np.mean([episode["r"] for episode in episodes]))
 
 
-def run(method: str, seed: int, frames: int = FRAMES, **world: Any) -> dict[str, Any]:
-    """One training, until the world is solved or the frames are used up."""
+def run(method: str, seed: int, frames: int = FRAMES, **env: Any) -> dict[str, Any]:
+    """Trains until the environment is solved or the number of frames is reached."""
     torch.set_num_threads(1)
-    settings = {"id": "gemax/TwoRooms-v0", **world}
-    environments = gymnasium.make_vec(
-        settings.pop("id"), ENVIRONMENTS, autoreset_mode="SameStep", observation="squares", **settings
+    settings = {"id": "gemax/TwoRooms-v0", **env}
+    envs = gymnasium.make_vec(
+        settings.pop("id"), NUM_ENVS, autoreset_mode="SameStep", observation="cells", **settings
     )
-    model, watch = make_agent(environments, seed), Watch()
-    callbacks: list[BaseCallback] = [watch]
+    model, callback = make_agent(envs, seed), SolvedCallback()
+    callbacks: list[BaseCallback] = [callback]
     if method != "none":
         callbacks.append(IntrinsicRewardCallback(method, seed=seed))
     start = time.perf_counter()
@@ -70,8 +70,8 @@ def run(method: str, seed: int, frames: int = FRAMES, **world: Any) -> dict[str,
         "method": method,
         "seed": seed,
         "frames": model.num_timesteps,
-        "first_goal_at_frame": watch.first_goal,
-        "solved_at_frame": watch.solved,
+        "first_goal_at_frame": callback.first_goal,
+        "solved_at_frame": callback.solved,
         "return": round(mean_return(model.ep_info_buffer or []), 3),
         "seconds": round(time.perf_counter() - start),
     }

@@ -1,4 +1,4 @@
-"""Frames trained per second: where an update spends its time, and how near it comes to the machine's peak.
+"""Measures frames per second of training, the time of each part of an update, and the share of the machine's peak.
 
 `make bench-training`
 """
@@ -20,10 +20,10 @@ import numpy as np
 
 from gemax.runs.provenance import provenance
 from gemax.training.assemble import assemble
-from gemax.training.collect import collect, rollout_of
-from gemax.training.learn import actor_critic_step, initial_state, update
+from gemax.training.learn import actor_critic_step, initial_state
 from gemax.training.presets import configure
-from gemax.training.traces import extend
+from gemax.training.rollout import collect
+from gemax.training.window import extend
 
 CASES = {
     "two-rooms": ("two-rooms", "laptop", {}),
@@ -40,45 +40,45 @@ CASES = {
 }
 ROUNDS = 7
 UPDATES = 5
-"""In one compiled call."""
+"""Updates per compiled call."""
 PEAK_SIZE = 2048
-"""Of the square matrices whose product is this machine's peak."""
+"""Size of the square matrices whose product measures the peak of the machine."""
 
 
-def measure(world: str, preset: Any, changes: dict[str, Any]) -> dict[str, float]:
-    """One configuration, in a process of its own: its memory is then its own too."""
-    config = configure(world, preset, **changes)
+def measure(env: str, preset: Any, changes: dict[str, Any]) -> dict[str, float]:
+    """Measures one configuration. Called in a new process, so that its memory can be measured."""
+    config = configure(env, preset, **changes)
     trainer = assemble(config)
     state = jax.jit(partial(initial_state, trainer))(jax.random.key(0))
-    roll = jax.jit(
+    update = partial(trainer.collector.update, trainer)
+    rollout = jax.jit(
         lambda state: collect(
-            trainer.world, trainer.eyes, state.centring, trainer.network, state.parameters, state.position,
-            config.trace_period, state.key,
-        )
-    )  # fmt: skip
-    pay = jax.jit(
-        lambda state, steps: trainer.reward.step(
-            state.reward, rollout_of(trainer.eyes, state.centring, steps), state.key
+            trainer.collector.env, trainer, state, state.actor, config.agent.unroll_period, state.key
         )
     )
-    agent = jax.jit(lambda state, window: actor_critic_step(trainer, state, window))
-    whole = jax.jit(lambda state: jax.lax.scan(lambda s, _: update(trainer, s), state, length=UPDATES))
-    steps = roll(state)[1]
-    window = jax.jit(extend)(state.window, steps, steps.reward)
+    reward = jax.jit(
+        lambda state, transitions: trainer.reward.step(
+            state.reward, trainer.table.look_up(state.centring, transitions), state.key
+        )
+    )
+    agent = jax.jit(partial(actor_critic_step, trainer))
+    updates = jax.jit(lambda state: jax.lax.scan(lambda state, _: update(state), state, length=UPDATES))
+    transitions = rollout(state)[1]
+    window = jax.jit(extend)(state.window, transitions, transitions.reward)
     one, other = (jax.random.normal(jax.random.key(i), (PEAK_SIZE, PEAK_SIZE)) for i in (0, 1))
     product = jax.jit(jnp.matmul)
-    seconds = in_turn(
+    seconds = measure_in_turn(
         {
-            "rollout": lambda: roll(state),
-            "reward": lambda: pay(state, steps),
+            "rollout": lambda: rollout(state),
+            "reward": lambda: reward(state, transitions),
             "learning": lambda: agent(state, window),
-            "updates": lambda: whole(state),
+            "updates": lambda: updates(state),
             "peak": lambda: product(one, other),
         }
     )
     update_seconds = seconds["updates"] / UPDATES
     peak = 2 * PEAK_SIZE**3 / seconds["peak"]
-    flops = matmul_flops(jax.make_jaxpr(lambda state: update(trainer, state))(state).jaxpr)
+    flops = matmul_flops(jax.make_jaxpr(update)(state).jaxpr)
     return {
         "frames_per_second": config.frames_per_update / update_seconds,
         "updates_per_second": 1 / update_seconds,
@@ -90,10 +90,10 @@ def measure(world: str, preset: Any, changes: dict[str, Any]) -> dict[str, float
     }
 
 
-def in_turn(
+def measure_in_turn(
     calls: dict[str, Callable[[], Any]], rounds: int = ROUNDS, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Median seconds of each, round after round, so that a busy moment hits all alike."""
+    """Returns the median seconds of each call. The calls take turns, so that other load affects all of them."""
     for call in calls.values():
         jax.block_until_ready(call())
     seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -106,7 +106,7 @@ def in_turn(
 
 
 def matmul_flops(jaxpr: Any) -> float:
-    """Floating-point operations of all matrix products in a program, loops written out."""
+    """Returns the floating-point operations of all matrix products in a program, with loops unrolled."""
     total = 0.0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":

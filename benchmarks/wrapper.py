@@ -1,9 +1,9 @@
-"""What the wrapper costs: processor milliseconds of a step of all environments, bare, with each method, with rllte.
+"""Measures the processor time of a step of 16 environments: without a wrapper, with ours, and with rllte.
 
-`make bench-wrapper`. rllte's RND looks at a rollout once it is over, ours pays every step at once.
+`make bench-wrapper`. RND of rllte computes rewards once per rollout, the wrapper at every step.
 
-jax hands each call to a thread of its own and waits for it, unless it is told not to before it computes anything.
-Everything is measured both ways, in a process for each.
+By default jax runs each call in its own thread and waits for it. This can be changed before the first computation.
+Both modes are measured, in separate processes.
 """
 
 import json
@@ -21,42 +21,42 @@ import optax
 import torch
 from rllte.xplore.reward import RND
 
-from gemax.integrations.gymnasium import IntrinsicReward
+from gemax.integrations.gymnasium import IntrinsicRewardWrapper
 from gemax.networks import Network
 from gemax.rewards.rnd import RndSettings, rnd
 from gemax.runs.provenance import provenance
 
-NUM_ENVS, ROLLOUT, ROUNDS, TORSO = 16, 32, 15, 256
+NUM_ENVS, ROLLOUT_LENGTH, ROUNDS, TORSO_SIZE = 16, 32, 15, 256
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"vectorization_mode": "sync"},
     "MountainCar-v0": {"vectorization_mode": "sync"},
 }
-"""With vectors to see: that is where rllte has a network without convolutions."""
+"""Environments with vector observations, for which rllte has a network without convolutions."""
 METHODS = ("bare", "none", "rnd", "ngu", "gem", "rllte's rnd", "rnd, of rllte's size")
-LATENT = 128
-"""What rllte's networks give out, after a layer of 256."""
+LATENT_SIZE = 128
+"""Output size of rllte's networks, after a hidden layer of 256."""
 DISPATCH = {"in a thread of jax": True, "in the caller's thread": False}
-"""Where ours computes, and whether that is asynchronous. The first is what happens unless one asks for the other."""
+"""Where jax computes, and the value of `jax_cpu_enable_async_dispatch`. The first is the default."""
 
 
-class Rllte(gymnasium.vector.VectorWrapper):
-    """rllte's RND, as its documentation uses it: at the end of each rollout."""
+class RllteWrapper(gymnasium.vector.VectorWrapper):
+    """Computes the reward of rllte's RND at the end of each rollout, as in its documentation."""
 
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
         super().__init__(env)
-        self._rnd, self._steps = RND(env, latent_dim=LATENT), []
+        self._rnd, self._steps = RND(env, latent_dim=LATENT_SIZE), []
 
     def reset(self, **arguments: Any):
-        """Starts all episodes."""
-        self._seen, info = self.env.reset(**arguments)
-        return self._seen, info
+        """Resets all environments."""
+        self._observation, info = self.env.reset(**arguments)
+        return self._observation, info
 
     def step(self, actions: np.ndarray):
-        """Takes a step in all environments, and pays when a rollout is full."""
+        """Steps all environments, and computes rewards when the rollout is complete."""
         result = self.env.step(actions)
-        self._steps.append((self._seen, actions, *result[1:4], result[0]))
-        self._seen = result[0]
-        if len(self._steps) == ROLLOUT:
+        self._steps.append((self._observation, actions, *result[1:4], result[0]))
+        self._observation = result[0]
+        if len(self._steps) == ROLLOUT_LENGTH:
             names = ("observations", "actions", "rewards", "terminateds", "truncateds", "next_observations")
             columns = (np.stack(column) for column in zip(*self._steps, strict=True))
             self._rnd.compute(
@@ -66,24 +66,26 @@ class Rllte(gymnasium.vector.VectorWrapper):
         return result
 
 
-def make(name: str, method: str) -> gymnasium.vector.VectorEnv:
+def make_envs(name: str, method: str) -> gymnasium.vector.VectorEnv:
     envs = gymnasium.make_vec(name, NUM_ENVS, **ENVIRONMENTS[name])
     if method == "bare":
         return envs
     if method == "rllte's rnd":
-        return Rllte(envs)
+        return RllteWrapper(envs)
     if method == "rnd, of rllte's size":
-        return IntrinsicReward(envs, of_rlltes_size(), rollout_length=ROLLOUT)
-    return IntrinsicReward(envs, method, rollout_length=ROLLOUT, horizon=500, torso_size=TORSO)
+        return IntrinsicRewardWrapper(envs, rnd_of_rllte_size(), rollout_length=ROLLOUT_LENGTH)
+    return IntrinsicRewardWrapper(
+        envs, method, rollout_length=ROLLOUT_LENGTH, horizon=500, torso_size=TORSO_SIZE
+    )
 
 
-def of_rlltes_size() -> Any:
-    layers = nn.Sequential([nn.Dense(256), nn.relu, nn.Dense(LATENT)])
-    return rnd(Network(layers.init, layers.apply), optax.adam(1e-3), RndSettings(scale=1.0))
+def rnd_of_rllte_size() -> Any:
+    layers = nn.Sequential([nn.Dense(256), nn.relu, nn.Dense(LATENT_SIZE)])
+    return rnd(Network(layers.init, layers.apply), optax.adam(1e-3), 1.0, RndSettings())
 
 
-def rollout(envs: gymnasium.vector.VectorEnv, actions: np.ndarray) -> float:
-    """Processor milliseconds of a step, learning included. This clock does not run while other programs do."""
+def milliseconds_per_step(envs: gymnasium.vector.VectorEnv, actions: np.ndarray) -> float:
+    """Returns the processor milliseconds per step, including learning and excluding other programs."""
     start = time.process_time()
     for action in actions:
         envs.step(action)
@@ -91,23 +93,23 @@ def rollout(envs: gymnasium.vector.VectorEnv, actions: np.ndarray) -> float:
 
 
 def measure(name: str, asynchronous: bool) -> dict[str, float]:
-    """The best of some rounds, the competitors in turn."""
+    """Returns the milliseconds per step of each method: the minimum over several rounds. The methods take turns."""
     jax.config.update("jax_cpu_enable_async_dispatch", asynchronous)
     torch.set_num_threads(1)
-    envs = {method: make(name, method) for method in METHODS}
+    envs = {method: make_envs(name, method) for method in METHODS}
     times: dict[str, list[float]] = {method: [] for method in METHODS}
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     num_actions = int(next(iter(envs.values())).single_action_space.n)  # pyright: ignore[reportAttributeAccessIssue]
-    for one in envs.values():
-        one.reset(seed=0)
-    for number in range(ROUNDS + 2):
-        actions = draw.integers(num_actions, size=(2 * ROLLOUT, NUM_ENVS))
-        for method, one in envs.items():
-            spent = rollout(one, actions)
-            # The first rounds compile.
-            if number >= 2:
-                times[method].append(spent)
-    return {method: float(f"{min(spent):.3g}") for method, spent in times.items()}
+    for env in envs.values():
+        env.reset(seed=0)
+    for index in range(ROUNDS + 2):
+        actions = rng.integers(num_actions, size=(2 * ROLLOUT_LENGTH, NUM_ENVS))
+        for method, env in envs.items():
+            milliseconds = milliseconds_per_step(env, actions)
+            # The first two rounds compile.
+            if index >= 2:
+                times[method].append(milliseconds)
+    return {method: float(f"{min(rounds):.3g}") for method, rounds in times.items()}
 
 
 def main() -> None:
@@ -115,7 +117,7 @@ def main() -> None:
         "command": "make bench-wrapper",
         **provenance(),
         "environments_side_by_side": NUM_ENVS,
-        "rollout_length": ROLLOUT,
+        "rollout_length": ROLLOUT_LENGTH,
         "processor milliseconds of a step": {},
     }
     for name in ENVIRONMENTS:

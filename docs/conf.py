@@ -24,7 +24,7 @@ html_math_renderer = "mathml"
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
 
-# Docstrings are written for people who read source: `code` stands between single backticks.
+# Docstrings use single backticks for code, which are easier to read in the source.
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -42,38 +42,38 @@ ALIASES = {
 
 
 def visit_math(translator: HTML5Translator, node: nodes.math) -> None:
-    """Writes inline mathematics as MathML, which browsers show without a script and without a network."""
+    """Writes inline mathematics as MathML, which browsers render without scripts and without a network."""
     translator.body.append(tex2mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def visit_displaymath(translator: HTML5Translator, node: nodes.math_block) -> None:
-    """The same, for mathematics on lines of its own."""
+    """Writes displayed mathematics as MathML."""
     translator.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 
 def shorten(text: str, names: dict[str, str]) -> str:
-    """Types by the names that the source uses for them."""
+    """Replaces long type names by the names used in the source."""
     for long, short in names.items():
         text = text.replace(long, short)
     return text
 
 
 def shorten_signature(app, what, name, obj, options, signature, return_annotation):
-    """Shortens the types of functions, before they are taken apart."""
+    """Shortens the types in function signatures, before Sphinx parses them."""
     return tuple(text and shorten(text, MODULES | ALIASES) for text in (signature, return_annotation))
 
 
 def shorten_attributes(app: Sphinx, doctree: nodes.document) -> None:
-    """Shortens the types of attributes, which pass no such hook."""
+    """Shortens the types of attributes, for which autodoc has no hook."""
     for declaration in doctree.findall(desc_signature):
         for text in list(declaration.findall(nodes.Text)):
             text.parent.replace(text, nodes.Text(shorten(text, MODULES)))
 
 
 def setup(app: Sphinx) -> None:
-    """Makes these functions known to Sphinx."""
+    """Registers these functions with Sphinx."""
     app.connect("autodoc-process-signature", shorten_signature)
     app.connect("doctree-read", shorten_attributes)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))

@@ -1,7 +1,7 @@
-"""Explore without a reward, then learn a task from there; and keep the exploration as data.
+"""Pre-trains without reward, collects a dataset, and fine-tunes on the reward.
 
-`python examples/pretrain_then_finetune.py [UPDATES [FINETUNE_UPDATES]]` trains twice in 2-Rooms. Try the last step
-without `start_from`, to see what the exploration was worth.
+`python examples/pretrain_then_finetune.py [UPDATES [FINETUNE_UPDATES]]` trains twice in 2-Rooms. Leave out `start_from`
+to see the effect of pre-training.
 """
 
 import sys
@@ -10,10 +10,10 @@ import gemax
 
 
 def main(updates: int = 400, finetune_updates: int = 60, out: str = "runs", **settings) -> float:
-    """Pre-trains, collects, fine-tunes; gives the return over the last 1,000 episodes."""
+    """Returns the mean return of the last 1,000 episodes after fine-tuning."""
     explorer = gemax.train("two-rooms", reward_free=True, updates=updates, out=f"{out}/explorer", **settings)
-    print("Explored in", gemax.collect(explorer.path, episodes=100))
-    # The extrinsic reward alone: leave out `method` to keep the intrinsic one beside it.
+    print("Dataset:", gemax.collect(explorer.path, episodes=100))
+    # Fine-tunes on the extrinsic reward alone. Leave out `method` to keep the intrinsic reward as well.
     expert = gemax.train(
         "two-rooms",
         method="none",
@@ -22,7 +22,7 @@ def main(updates: int = 400, finetune_updates: int = 60, out: str = "runs", **se
         out=f"{out}/expert",
         **settings,
     )
-    print(f"The task returns {expert.summary['return']:.2f} of 1.")
+    print(f"Mean return after fine-tuning: {expert.summary['return']:.2f} of 1.")
     return expert.summary["return"]
 
 

@@ -16,31 +16,62 @@ from typing import TYPE_CHECKING, Any
 from gemax.version import VERSION
 
 if TYPE_CHECKING:
-    from gemax.integrations.collecting import collect
-    from gemax.runs.library import evaluate, resume, train
-    from gemax.runs.policy import load
+    from gemax.envs.base import JaxEnv
+    from gemax.envs.check import check_env
+    from gemax.envs.registry import make_env
+    from gemax.integrations.collect import collect
+    from gemax.rewards.base import IntrinsicReward
+    from gemax.runs.api import evaluate, load, resume, train
+    from gemax.runs.policy import Policy
+    from gemax.runs.session import Run
+    from gemax.testing import check_reward
+    from gemax.training.assemble import CustomParts
+    from gemax.training.config import Config
+    from gemax.training.presets import configure
+    from gemax.types import EnvSpec, Observations, Timestep, Transition
 
 __version__ = VERSION
-__all__ = ["collect", "evaluate", "load", "resume", "train"]
 
-_HOMES = {
-    "collect": "gemax.integrations.collecting",
-    "evaluate": "gemax.runs.library",
-    "load": "gemax.runs.policy",
-    "resume": "gemax.runs.library",
-    "train": "gemax.runs.library",
+_NAMES = {
+    "gemax.envs.base": ["JaxEnv"],
+    "gemax.envs.check": ["check_env"],
+    "gemax.envs.registry": ["make_env"],
+    "gemax.integrations.collect": ["collect"],
+    "gemax.rewards.base": ["IntrinsicReward"],
+    "gemax.runs.api": ["evaluate", "load", "resume", "train"],
+    "gemax.runs.policy": ["Policy"],
+    "gemax.runs.session": ["Run"],
+    "gemax.testing": ["check_reward"],
+    "gemax.training.assemble": ["CustomParts"],
+    "gemax.training.config": ["Config"],
+    "gemax.training.presets": ["configure"],
+    "gemax.types": ["EnvSpec", "Observations", "Timestep", "Transition"],
 }
+"""The public names of every module. They are imported on first use, so that `import gemax` does not import JAX."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
-# `import gymnasium, gemax` makes the worlds known as `gemax/TwoRooms-v0` and so on. Gymnasium is optional and takes
-# a while to import, so it is not imported for this; in the other order, import `gemax.integrations.gymnasium`.
-if "gymnasium" in sys.modules:
-    from gemax.integrations.registration import register_worlds
-
-    register_worlds()
+__all__ = [
+    "Config", "CustomParts", "EnvSpec", "IntrinsicReward", "JaxEnv", "Observations", "Policy", "Run", "Timestep",
+    "Transition", "__version__", "check_env", "check_reward", "collect", "configure", "evaluate", "load", "make_env",
+    "resume", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when they are first asked for: `import gemax` stays light."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    """Imports a public name."""
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'gemax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Lists the public names only."""
+    return __all__
+
+
+# `import gymnasium, gemax` registers `gemax/TwoRooms-v0` and the other ids. Gymnasium is optional and slow to import,
+# so it is not imported for this. In the other order, `import gemax.integrations.gymnasium` registers them.
+if "gymnasium" in sys.modules:
+    from gemax.integrations.registration import register_envs
+
+    register_envs()

@@ -1,124 +1,246 @@
-"""The records and the array types that cross the borders between layers."""
+"""Records and array types that several packages share."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 Weight: TypeAlias = Float[Array, " N"] | Bool[Array, " N"]
-"""How much each of N states counts: a mask, a histogram or a probability. Need not sum to one."""
+"""Weights of N states: a mask, a histogram or a probability. They need not sum to one."""
 
 Metrics: TypeAlias = dict[str, Float[Array, ""]]
-"""Numbers to be logged, by name."""
+"""Scalars to log, by name."""
 
 Tree: TypeAlias = Any
-"""Arrays in nested records."""
+"""A pytree of arrays."""
+
+HostArray: TypeAlias = Any
+"""A NumPy array that compiled functions also accept. Type checkers would otherwise ask for a JAX array."""
 
 
 class FiniteActions(NamedTuple):
-    """Actions that can be counted."""
+    """Discrete actions: one choice, or several independent choices per action."""
 
     sizes: tuple[int, ...]
-    """How many choices each part of an action has."""
+    """Number of options of each choice."""
 
     @property
     def is_single(self) -> bool:
-        """Whether an action is one number, and not one for each part."""
+        """Whether an action is a single integer."""
         return len(self.sizes) == 1
 
     @property
     def num_inputs(self) -> int:
-        """Of the network, for the action before."""
+        """Size of the one-hot encoded previous action."""
         return sum(self.sizes)
 
     @property
     def num_outputs(self) -> int:
-        """Of the policy: a logit a choice."""
+        """Size of the policy output: one logit per option."""
         return sum(self.sizes)
+
+    def null_input(self, num_envs: int) -> Int[Array, "envs *parts"]:
+        """Returns the network input that means "no previous action", for the first step of an episode."""
+        shape = (num_envs,) if self.is_single else (num_envs, len(self.sizes))
+        return jnp.full(shape, self.num_inputs, jnp.int32)
+
+    def as_input(self, action: Int[Array, "..."]) -> Int[Array, "..."]:
+        """Returns the network input for this previous action: row indices of one table for all choices."""
+        if self.is_single:
+            return action
+        offsets = jnp.cumsum(jnp.asarray((0, *self.sizes[:-1])))
+        return action + offsets.reshape((1,) * (action.ndim - 1) + (-1,))
 
 
 class ContinuousActions(NamedTuple):
-    """Actions of several numbers from -1 to 1."""
+    """Continuous actions: a vector with entries in [-1, 1]."""
 
     size: int
 
     @property
     def num_inputs(self) -> int:
-        """Of the network, for the action before."""
+        """Size of the previous action."""
         return self.size
 
     @property
     def num_outputs(self) -> int:
-        """Of the policy: a mean and a deviation a number."""
+        """Size of the policy output: mean and standard deviation of each entry."""
         return 2 * self.size
+
+    def null_input(self, num_envs: int) -> Float[Array, "envs size"]:
+        """Returns the network input that means "no previous action", for the first step of an episode."""
+        return jnp.zeros((num_envs, self.size))
+
+    def as_input(self, action: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Returns the network input for this previous action: the action itself."""
+        return action
 
 
 ActionSpec: TypeAlias = FiniteActions | ContinuousActions
-"""What an agent can do."""
+"""The action space of an agent."""
+
+
+class ObservationSpec(NamedTuple):
+    """The box that contains every observation."""
+
+    low: Shaped[np.ndarray, "*shape"]
+    high: Shaped[np.ndarray, "*shape"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one observation."""
+        return self.low.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """uint8 or float32 for images, float32 for vectors."""
+        return self.low.dtype
+
+
+MIN_IMAGE_SIZE = 36
+"""Smallest height and width of an image for the three convolutions of the torso."""
+
+
+def default_pixels_per_cell(shape: tuple[int, ...]) -> int | None:
+    """Returns `EnvSpec.pixels_per_cell` for observations of this shape that are not maps of cells.
+
+    It is 1 for images and None for vectors and for images that are too small for convolutions.
+    """
+    return 1 if len(shape) == 3 and min(shape[:2]) >= MIN_IMAGE_SIZE else None
+
+
+class EnvSpec(NamedTuple):
+    """Describes an environment to the agent, the intrinsic reward and the reports."""
+
+    name: str
+    observation: ObservationSpec
+    actions: ActionSpec
+    horizon: int
+    """Maximum number of steps of an episode, as far as known. The time is encoded up to it."""
+    solved_return: float = float("inf")
+    """Mean return from which the environment counts as solved."""
+    num_cells: int | None = None
+    """Number of cells (of a map, or bins) in which visits are counted. None if visits cannot be counted."""
+    time_feature: int | None = None
+    """Index of the time in the observation vector, if it is there."""
+    shortest_episode: int = 1
+    """Minimum number of steps of an episode."""
+    pixels_per_cell: int | None = None
+    """Each stored pixel is a block of this height and width when rendered. None if no convolutions are applied."""
+    truncation_bootstraps: bool = False
+    """Whether the return of a truncated episode includes the value of its last observation."""
+    encode_observation: Callable[[Any], Any] = np.asarray
+    """Converts one observation of the environment into the array that is stored and fed to the networks."""
+    decode_action: Callable[[np.ndarray], Any] = int
+    """Converts one action of the policy into an action of the environment."""
+    notes: tuple[str, ...] = ()
+    """Messages for the user, logged when a run starts."""
+
+    @property
+    def num_actions(self) -> int:
+        """Number of actions of an environment with a single discrete choice."""
+        assert isinstance(self.actions, FiniteActions)
+        assert self.actions.is_single
+        return self.actions.sizes[0]
 
 
 class Timestep(NamedTuple):
-    """What a world tells after a reset or an action."""
+    """The result of a reset or a step of one environment."""
 
     observation: Shaped[Array, "*shape"]
-    """Of the state arrived in. At the end of an episode it is the terminal one, never that of the next start."""
+    """At the end of an episode, this is the terminal observation, never the first one of the next episode."""
     reward: Float[Array, ""]
-    """What the action earned; 0 after a reset."""
+    """Reward of the action. 0 after a reset."""
     terminated: Bool[Array, ""]
-    """The task is over: there is nothing more to earn."""
+    """Whether the task has ended."""
     truncated: Bool[Array, ""]
-    """Time is over: the episode is cut short. Never true together with `terminated`."""
+    """Whether a time limit has ended the episode. Never true together with `terminated`."""
 
 
 class Observations(NamedTuple):
-    """Many observations. Where they repeat, each distinct one is there once, and steps point at it.
+    """A batch of observations, with repeated ones stored once.
 
-    Whatever depends on an observation alone is computed once a row, then spread out over the steps: the same
-    numbers, for a fraction of the work.
+    A function of single observations is computed once per row, and its results are then gathered by `row_index`.
     """
 
     rows: Shaped[Array, "rows *shape"]
-    """The distinct observations; without `row`, those of all steps one after the other."""
-    row: Int[Array, "time worlds"] | None
-    """Which row each step saw; None if every step has a row of its own."""
+    """The distinct observations. Without `row_index`: one per step, in order of time and environment."""
+    row_index: Int[Array, "time envs"] | None
+    """Row of each step. None if there is one row per step."""
 
 
-class Rollout(NamedTuple):
-    """What happened in all worlds over some time, in order. All fields are [time, worlds]."""
+class Episode(NamedTuple):
+    """One episode, with observations and actions in the format of the environment."""
 
-    seen: Observations
-    """What each action was chosen from."""
-    arrived: Observations
-    """What each action led to: terminal observations, not those of the next start."""
-    action: Shaped[Array, "time worlds *parts"]
-    """A number each; in other people's environments also several, or continuous ones. See `ActionSpec`."""
-    log_probability: Float[Array, "time worlds"]
-    """ln π(a) when the action was taken."""
-    reward: Float[Array, "time worlds"]
-    """The extrinsic one."""
-    terminated: Bool[Array, "time worlds"]
-    truncated: Bool[Array, "time worlds"]
-    is_first: Bool[Array, "time worlds"]
-    """Whether what was seen starts an episode."""
-    square: Int[Array, "time worlds"]
-    """Where each action led to: a square in finite worlds, a bin in others."""
+    observations: Any
+    """From the first to the terminal observation. There is one more observation than actions."""
+    actions: Any
+    rewards: Any
+    terminations: Any
+    truncations: Any
+    seed: int | None = None
+    """Seed of the reset, for environments on the host."""
 
 
-def spread(
-    observations: Observations, features: Float[Array, "rows F"], num_worlds: int
-) -> Float[Array, "time worlds F"]:
-    """Features of the rows, laid out by time and world."""
-    if observations.row is None:
-        return features.reshape(-1, num_worlds, features.shape[-1])
-    return features[observations.row]
+class Transition(NamedTuple):
+    """Steps of all environments. Every field is [time, envs, ...].
+
+    The same record goes from the collector to the intrinsic reward, the unroll window and the losses. Observations are
+    arrays as stored by the collector; the intrinsic reward gets them as `Observations`. If an external agent acts, such
+    as one of Stable-Baselines3, the fields of gemax's own agent are None.
+    """
+
+    observation: Any
+    """Observation that the action was chosen from."""
+    next_observation: Any
+    """Observation after the action. At the end of an episode, this is the terminal observation."""
+    action: Shaped[Array, "time envs *parts"]
+    log_prob: Float[Array, "time envs"]
+    """ln π(a) of the policy that acted. Zero if an external agent acts."""
+    reward: Float[Array, "time envs"]
+    """Extrinsic reward."""
+    terminated: Bool[Array, "time envs"]
+    truncated: Bool[Array, "time envs"]
+    is_first: Bool[Array, "time envs"]
+    """Whether `observation` is the first of an episode."""
+    cell: Int[Array, "time envs"]
+    """Cell of the state after the action. Zero if visits cannot be counted."""
+    is_valid: Any = None
+    """False for padding, which copies an earlier step if an environment took no step."""
+    inputs: Any = None
+    """The policy's inputs other than the observation, `AgentInputs`."""
+    lstm_state: Any = None
+    """LSTM state before the step."""
+    episode_return: Any = None
+    """Return of the episode up to and including this step."""
+
+
+def ends(transitions: Transition) -> Bool[Array, "time envs"]:
+    """Returns whether each step ends its episode, by termination or truncation."""
+    return transitions.terminated | transitions.truncated
+
+
+def gather(
+    observations: Observations, features: Float[Array, "rows F"], num_envs: int
+) -> Float[Array, "time envs F"]:
+    """Returns the features of each step's observation, given the features of the rows."""
+    if observations.row_index is None:
+        return features.reshape(-1, num_envs, features.shape[-1])
+    return features[observations.row_index]
+
+
+def gather_flat(observations: Observations, values: Shaped[Array, "rows *F"]) -> Shaped[Array, "steps *F"]:
+    """Like `gather`, with time and environment as one axis."""
+    return values if observations.row_index is None else values[observations.row_index.reshape(-1)]
 
 
 def tree_where(condition: Bool[Array, "..."], new: Tree, old: Tree) -> Tree:
-    """Chooses between two trees of the same shapes; the condition speaks for leading axes."""
+    """Returns `jnp.where` for each leaf of two pytrees. The condition has the leading axes of every leaf."""
 
     def choose(one: Array, other: Array) -> Array:
-        return jax.numpy.where(
-            condition.reshape(condition.shape + (1,) * (one.ndim - condition.ndim)), one, other
-        )
+        return jnp.where(condition.reshape(condition.shape + (1,) * (one.ndim - condition.ndim)), one, other)
 
     return jax.tree.map(choose, new, old)

@@ -1,48 +1,56 @@
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gemax.agent.losses import LossSettings, Trace, actor_critic_loss
+from gemax.agent.config import AgentConfig
+from gemax.agent.losses import actor_critic_loss
+from gemax.types import Transition
 
-TIME, WORLDS, ACTIONS = 6, 2, 3
+TIME, ENVS, ACTIONS = 6, 2, 3
 
 
-def random_trace(seed=0):
+def random_steps(seed=0):
+    """Returns random logits, values, transitions and rewards."""
     keys = jax.random.split(jax.random.key(seed), 6)
-    logits = jax.random.normal(keys[0], (TIME, WORLDS, ACTIONS))
-    action = jax.random.randint(keys[1], (TIME, WORLDS), 0, ACTIONS)
-    taken = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)[..., 0]
-    ends = jax.random.bernoulli(keys[2], 0.2, (TIME, WORLDS))
-    values = jax.random.normal(keys[3], (TIME + 1, WORLDS))
-    trace = Trace(
-        action, taken, jax.random.normal(keys[4], (TIME, WORLDS)), ends, ~ends, jnp.ones((TIME, WORLDS), bool)
+    logits = jax.random.normal(keys[0], (TIME, ENVS, ACTIONS))
+    action = jax.random.randint(keys[1], (TIME, ENVS), 0, ACTIONS)
+    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)[..., 0]
+    ended = jax.random.bernoulli(keys[2], 0.2, (TIME, ENVS))
+    values = jax.random.normal(keys[3], (TIME + 1, ENVS))
+    reward = jax.random.normal(keys[4], (TIME, ENVS))
+    no, zero = jnp.zeros((TIME, ENVS), bool), jnp.zeros((TIME, ENVS), int)
+    transitions = Transition(
+        None, None, action, log_prob, jnp.zeros((TIME, ENVS)), ended, no, no, zero, is_valid=~no
     )
-    return logits, values, trace
+    return logits, values, transitions, reward
+
+
+def loss_of(logits, values, transitions, reward, config):
+    bootstraps = ~transitions.terminated
+    return actor_critic_loss(logits, values[:-1], values[1:], transitions, reward, bootstraps, config)
 
 
 def test_terms_are_those_of_the_algorithm():
     """`alg:policygradient`, with TD errors and averaged returns, by hand in NumPy."""
-    logits, values, trace = random_trace()
-    settings = LossSettings(returns="averaged", advantage="td", entropy_cost=0.1)
-    total, metrics = actor_critic_loss(logits, values[:-1], values[1:], trace, settings)
+    logits, values, transitions, rewards = random_steps()
+    config = AgentConfig(returns="averaged", advantage="td", entropy_cost=0.1)
+    total, metrics = loss_of(logits, values, transitions, rewards, config)
     policy = np.exp(np.asarray(jax.nn.log_softmax(logits)))
-    reward, v, ends = np.asarray(trace.reward), np.asarray(values), np.asarray(trace.ends)
+    reward, v, ended = np.asarray(rewards), np.asarray(values), np.asarray(transitions.terminated)
     policy_loss = value_loss = entropy = 0.0
-    for w in range(WORLDS):
+    for w in range(ENVS):
         for t in range(TIME):
-            stop = next((j for j in range(t, TIME) if ends[j, w]), TIME - 1)
+            stop = next((j for j in range(t, TIME) if ended[j, w]), TIME - 1)
             returns = [
-                reward[t : m + 1, w].sum() + (0.0 if ends[m, w] else v[m + 1, w]) for m in range(t, stop + 1)
+                reward[t : m + 1, w].sum() + (0.0 if ended[m, w] else v[m + 1, w]) for m in range(t, stop + 1)
             ]
-            following = 0.0 if ends[t, w] else v[t + 1, w]
+            following = 0.0 if ended[t, w] else v[t + 1, w]
             advantage = reward[t, w] + following - v[t, w]
-            policy_loss -= np.log(policy[t, w, trace.action[t, w]]) * advantage
+            policy_loss -= np.log(policy[t, w, transitions.action[t, w]]) * advantage
             value_loss += (v[t, w] - np.mean(returns)) ** 2
             entropy -= (policy[t, w] * np.log(policy[t, w])).sum()
-    steps = TIME * WORLDS
+    steps = TIME * ENVS
     np.testing.assert_allclose(metrics["policy_loss"], policy_loss / steps, rtol=1e-4)
     np.testing.assert_allclose(metrics["value_loss"], value_loss / steps, rtol=1e-4)
     np.testing.assert_allclose(metrics["action_entropy"], entropy / steps, rtol=1e-4)
@@ -51,26 +59,23 @@ def test_terms_are_those_of_the_algorithm():
 
 @pytest.mark.parametrize("returns", ["averaged", "vtrace"])
 @pytest.mark.parametrize("advantage", ["td", "return"])
-def test_steps_that_never_happened_teach_nothing(returns, advantage):
-    logits, values, trace = random_trace()
-    trace = trace._replace(is_valid=trace.is_valid.at[:2].set(False), ends=trace.ends.at[:2].set(True))
-    settings = LossSettings(returns=returns, advantage=advantage)
+def test_invalid_steps_have_no_gradient_and_no_effect(returns, advantage):
+    logits, values, transitions, reward = random_steps()
+    transitions = transitions._replace(
+        is_valid=transitions.is_valid.at[:2].set(False), terminated=transitions.terminated.at[:2].set(True)
+    )
+    config = AgentConfig(returns=returns, advantage=advantage)
 
-    def loss(logits, values, trace):
-        return actor_critic_loss(logits, values[:-1], values[1:], trace, settings)[0]
+    def loss(logits, reward):
+        return loss_of(logits, values, transitions, reward, config)[0]
 
-    gradient = jax.grad(loss)(logits, values, trace)
+    gradient = jax.grad(loss)(logits, reward)
     assert (gradient[:2] == 0).all()
-    other = trace._replace(reward=trace.reward.at[:2].set(1e3))
-    np.testing.assert_allclose(loss(logits, values, trace), loss(logits, values, other), rtol=1e-6)
+    np.testing.assert_allclose(loss(logits, reward), loss(logits, reward.at[:2].set(1e3)), rtol=1e-6)
 
 
 def test_returns_and_advantages_carry_no_gradient():
-    logits, values, trace = random_trace()
-    settings = dataclasses.replace(LossSettings(), entropy_cost=0.0)
-
-    def value_part(values):
-        return actor_critic_loss(logits, values[:-1], values[1:], trace, settings)[0]
-
-    gradient = jax.grad(value_part)(values)
-    assert (gradient[-1] == 0).all()  # only a bootstrap: nothing pulls at it
+    logits, values, transitions, reward = random_steps()
+    config = AgentConfig(entropy_cost=0.0)
+    gradient = jax.grad(lambda values: loss_of(logits, values, transitions, reward, config)[0])(values)
+    assert (gradient[-1] == 0).all()  # only a bootstrap value

@@ -37,7 +37,7 @@ def test_an_arrow_that_points_the_wrong_way_is_found(tmp_path):
 
 def test_a_world_that_knows_networks_is_found(tmp_path):
     package = copy_of_the_house(tmp_path)
-    wrong = package / "worlds" / "base.py"
+    wrong = package / "envs" / "base.py"
     wrong.write_text(wrong.read_text() + "\nimport gemax.networks\n")
     assert lint_imports(tmp_path).returncode == 1
 

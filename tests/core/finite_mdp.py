@@ -1,4 +1,4 @@
-"""Small random worlds, with everything about them computed by enumeration in float64."""
+"""Small random MDPs. Their visitation and trajectories are enumerated in float64."""
 
 from itertools import product
 from typing import NamedTuple
@@ -21,7 +21,7 @@ def mdps(draw, max_states=4, max_actions=3, max_horizon=3):
     num_actions = draw(st.integers(2, max_actions))
     horizon = draw(st.integers(2, max_horizon))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    # A small concentration makes many transitions nearly certain, and some states hard to reach.
+    # With a small concentration many transitions are nearly deterministic and some states are hard to reach.
     concentration = draw(st.sampled_from([0.1, 1.0, 10.0]))
     start = rng.dirichlet(np.ones(num_states))
     transition = rng.dirichlet(np.full(num_states, concentration), (num_states, num_actions))
@@ -30,14 +30,14 @@ def mdps(draw, max_states=4, max_actions=3, max_horizon=3):
 
 @st.composite
 def similarities(draw, num_states):
-    """Symmetric, in [0, 1], one on the diagonal; also ones that are no kernel of any embedding."""
+    """Symmetric matrices in [0, 1] with ones on the diagonal, including some that are no kernel of any embedding."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     upper = np.triu(rng.uniform(size=(num_states, num_states)) ** draw(st.sampled_from([0.3, 1.0, 4.0])), 1)
     return upper + upper.T + np.eye(num_states)
 
 
 def policy_of(logits):
-    """Action probabilities [T - 1, S, A] from logits: a policy that knows the time."""
+    """Returns the action probabilities [T - 1, S, A] of a time-dependent policy."""
     return jax.nn.softmax(logits, axis=-1)
 
 
@@ -47,7 +47,7 @@ def random_logits(mdp, seed=0):
 
 
 def visits(mdp, policy):
-    """p^π(x) = 1/T Σ_t p_t(x), exactly. Differentiable in the policy."""
+    """Returns p^π(x) = 1/T Σ_t p_t(x), exactly. Differentiable with respect to the policy."""
     present = jnp.asarray(mdp.start)
     total = present
     for action_probability in policy:
@@ -57,7 +57,7 @@ def visits(mdp, policy):
 
 
 def trajectories(mdp):
-    """Every sequence of states x_1 … x_T and of actions a_1 … a_{T-1}."""
+    """Yields every sequence of states x_1 … x_T and of actions a_1 … a_{T-1}."""
     num_states, num_actions, _ = mdp.transition.shape
     for states in product(range(num_states), repeat=mdp.horizon):
         for actions in product(range(num_actions), repeat=mdp.horizon - 1):

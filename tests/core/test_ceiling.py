@@ -4,26 +4,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from gemax.core.ceiling import (
+from gemax.core.ceiling import entropy_ceiling, geometric_entropy_bound
+from gemax.core.finite_model import (
     FiniteModel,
-    entropy_ceiling,
-    geometric_entropy_bound,
     policy_visits,
     random_policy,
+    reachable_cells,
     uniform_policy,
 )
 
 
 def corridor(length, horizon, start=0, terminal=None):
-    """Squares in a row: stay, left, right."""
-    squares = np.arange(length)
-    successor = np.stack([squares, np.maximum(squares - 1, 0), np.minimum(squares + 1, length - 1)], axis=1)
+    """A row of cells with the actions stay, left and right."""
+    cells = np.arange(length)
+    successor = np.stack([cells, np.maximum(cells - 1, 0), np.minimum(cells + 1, length - 1)], axis=1)
     return FiniteModel(
-        start=(squares == start).astype(float),
+        start=(cells == start).astype(float),
         successor=successor[:, :, None],
         probability=np.ones((length, 3, 1)),
-        is_terminal=squares == (-1 if terminal is None else terminal),
-        square=squares,
+        is_terminal=cells == (-1 if terminal is None else terminal),
+        cell=cells,
         horizon=horizon,
     )
 
@@ -44,7 +44,7 @@ def random_models(draw):
         successor=rng.integers(num_states, size=(num_states, num_actions, outcomes)),
         probability=rng.dirichlet(np.ones(outcomes), (num_states, num_actions)),
         is_terminal=terminal,
-        square=rng.integers(max(1, num_states - 1), size=num_states),
+        cell=rng.integers(max(1, num_states - 1), size=num_states),
         horizon=horizon,
     )
 
@@ -54,20 +54,20 @@ def entropy(p):
     return -(p * np.log(p)).sum()
 
 
-def test_a_long_walk_in_a_corridor_visits_every_square_alike():
+def test_ceiling_of_a_long_episode_in_a_corridor_is_that_of_uniform_visits():
     ceiling = entropy_ceiling(corridor(4, horizon=400))
     assert ceiling.entropy <= np.log(4)
     np.testing.assert_allclose(ceiling.entropy + ceiling.gap, np.log(4), atol=1e-3)
 
 
 def test_two_steps_in_a_corridor_have_a_closed_form():
-    """From the left end of three squares: the mass on the last one is at most half, and all shares can be had."""
+    """From the left end of three cells, at most half of the visits are to the last, so uniform visits are reachable."""
     np.testing.assert_allclose(entropy_ceiling(corridor(3, horizon=2)).entropy, np.log(3), atol=1e-4)
     np.testing.assert_allclose(entropy_ceiling(corridor(3, horizon=1)).entropy, np.log(2), atol=1e-4)
 
 
 @given(random_models(), st.integers(0, 1000))
-def test_no_policy_exceeds_the_ceiling_and_its_certificate_holds(model, seed):
+def test_no_random_policy_exceeds_the_ceiling_plus_its_gap(model, seed):
     ceiling = entropy_ceiling(model, tolerance=1e-4)
     assert -1e-9 <= ceiling.gap <= 1e-4
     np.testing.assert_allclose(entropy(ceiling.visits), ceiling.entropy, atol=1e-9)
@@ -78,8 +78,8 @@ def test_no_policy_exceeds_the_ceiling_and_its_certificate_holds(model, seed):
 
 
 @given(random_models(), st.integers(0, 20))
-def test_ceiling_equals_what_gradient_ascent_over_policies_finds(model, seed):
-    """An independent way: quasi-Newton over the logits of a policy that knows the time, from several starts."""
+def test_ceiling_equals_the_maximum_found_by_gradient_ascent_over_policies(model, seed):
+    """Independent reference: L-BFGS over the logits of a time-dependent policy, from several starts."""
     shape = (model.horizon, *model.successor.shape[:2])
     rng = np.random.default_rng(seed)
 
@@ -96,16 +96,16 @@ def test_ceiling_equals_what_gradient_ascent_over_policies_finds(model, seed):
     np.testing.assert_allclose(found, ceiling.entropy, atol=5e-3)
 
 
-def test_where_the_reward_ends_the_episode_visits_are_divided_by_their_number():
-    """Three squares, the last one terminal, two steps: half the visits of a straight walk are the last square's."""
+def test_visits_of_episodes_of_different_lengths_are_normalised_by_their_number():
+    """Three cells of which the last is terminal, two steps: a straight walk visits the last cell half of the time."""
     model = corridor(3, horizon=2, terminal=2)
     np.testing.assert_allclose(entropy_ceiling(model).entropy, np.log(3), atol=1e-4)
     short = corridor(2, horizon=2, terminal=1)
-    # One visit to the end, or two to the start: shares (1 - w)·2 : w of a mixture, so an even split is in reach.
+    # An episode visits the end once or the start twice, so a mixture can visit both equally often.
     np.testing.assert_allclose(entropy_ceiling(short).entropy, np.log(2), atol=1e-4)
 
 
-def test_bound_with_the_indicator_is_the_ceiling():
+def test_geometric_bound_with_the_indicator_equals_the_ceiling():
     model = corridor(6, horizon=9)
     bound = geometric_entropy_bound(model, np.eye(6), num_starts=3)
     ceiling = entropy_ceiling(model)
@@ -114,10 +114,10 @@ def test_bound_with_the_indicator_is_the_ceiling():
 
 
 @pytest.mark.parametrize("scale", [0.2, 1.0])
-def test_bound_with_a_geometry_is_reached_by_no_random_policy_and_lies_below_the_ceiling(scale):
+def test_geometric_bound_lies_between_the_uniform_policy_and_the_ceiling(scale):
     model = corridor(8, horizon=12)
-    squares = np.arange(8)
-    similarity = np.exp(-scale * np.abs(squares[:, None] - squares))
+    cells = np.arange(8)
+    similarity = np.exp(-scale * np.abs(cells[:, None] - cells))
     bound = geometric_entropy_bound(model, similarity)
 
     def geometric_entropy(visits):
@@ -126,3 +126,17 @@ def test_bound_with_a_geometry_is_reached_by_no_random_policy_and_lies_below_the
     np.testing.assert_allclose(geometric_entropy(bound.visits), bound.entropy, atol=1e-9)
     assert geometric_entropy(policy_visits(model, uniform_policy(model))) < bound.entropy
     assert bound.entropy < entropy_ceiling(model).entropy
+
+
+def test_cells_that_a_random_walk_practically_never_reaches_count_as_reachable():
+    """The probability that a random walk reaches the end of this corridor is 0 in float64."""
+    model = corridor(700, horizon=699)
+    assert reachable_cells(model).all()
+    assert not reachable_cells(corridor(5, horizon=2))[3:].any()
+
+
+def test_ceiling_of_a_long_corridor_is_finite_and_certified():
+    ceiling = entropy_ceiling(corridor(60, horizon=80), tolerance=1e-2)
+    assert np.isfinite(ceiling.entropy)
+    assert 0 <= ceiling.gap <= 1e-2
+    assert ceiling.entropy <= np.log(60)

@@ -21,7 +21,7 @@ SIMILARITY = st.floats(0, 1)
 
 
 def in_float64(log_g, similarity, alpha):
-    """The paper's formulas, naively, in double precision: value, gradient in ln g and size of the largest term."""
+    """Evaluates the paper's formulas in float64: value, gradient with respect to ln g, and the largest term of each."""
     log_g, similarity = np.asarray(log_g, np.float64), np.asarray(similarity, np.float64)
     g = np.exp(log_g)
     if alpha == 1:
@@ -38,7 +38,7 @@ def in_float64(log_g, similarity, alpha):
 
 @given(LOG_G, SIMILARITY, st.floats(0.9, 1.1))
 def test_tsallis_in_float32_is_within_1e_4_of_float64_near_shannon(log_g, similarity, alpha):
-    """Relative to the larger of the terms whose difference the objective is."""
+    """The tolerance is relative to the largest term of the objective."""
     log_g, similarity = jnp.float32(log_g)[None], jnp.float32(similarity)[None]
     value, gradient = jax.value_and_grad(lambda log_g: gem_objective(log_g, similarity, alpha=alpha))(log_g)
     true_value, true_gradient, size, gradient_size = in_float64(log_g, similarity, alpha)
@@ -47,7 +47,7 @@ def test_tsallis_in_float32_is_within_1e_4_of_float64_near_shannon(log_g, simila
 
 
 @given(LOG_G, SIMILARITY, st.floats(-1e-6, 1e-6))
-def test_tsallis_equals_shannon_within_1e_6_of_one(log_g, similarity, offset):
+def test_tsallis_equals_shannon_for_alpha_within_1e_6_of_one(log_g, similarity, offset):
     log_g, similarity = jnp.float32(log_g)[None], jnp.float32(similarity)[None]
     contrast = Contrast(similarity, similarity)
     for function in (
@@ -58,7 +58,7 @@ def test_tsallis_equals_shannon_within_1e_6_of_one(log_g, similarity, offset):
 
 
 @given(st.lists(st.tuples(LOG_G, SIMILARITY), min_size=1, max_size=8), st.floats(-20.0, 1.99))
-def test_objective_and_reward_have_finite_values_and_gradients_for_every_g(pairs, alpha):
+def test_objective_and_reward_have_finite_values_and_gradients_for_all_g(pairs, alpha):
     log_g = jnp.asarray([pair[0] for pair in pairs], jnp.float32)
     similarity = jnp.asarray([pair[1] for pair in pairs], jnp.float32)
 
@@ -74,7 +74,7 @@ def test_objective_and_reward_have_finite_values_and_gradients_for_every_g(pairs
 
 
 @pytest.mark.parametrize("output", [-1e4, -200.0, -20.0, 0.0, 20.0, 200.0, 1e4])
-def test_log_g_is_finite_whatever_the_network_says(output):
+def test_log_g_is_finite_for_all_network_outputs(output):
     value, slope = jax.value_and_grad(lambda output: log_g_of(output)[0])(jnp.asarray([output]))
     assert jnp.isfinite(value)
     assert jnp.isfinite(slope).all()
@@ -109,33 +109,35 @@ def test_exact_contrast_of_points_equals_exact_contrast(key):
     np.testing.assert_allclose(plain, fused, rtol=1e-6)
 
 
-def test_contrasts_between_two_batches_are_those_of_each_with_the_other(key):
+def test_contrasts_between_two_batches_equal_those_in_each_direction(key):
     points, others, log_g, _ = random_pairs(key)
-    own_log_g = jnp.linspace(-1.0, 1.0, len(points))
+    point_log_g = jnp.linspace(-1.0, 1.0, len(points))
     similarity = exponential_similarity(points, others, scale=2.0)
-    plain = exact_contrast(similarity, g_power(log_g)), exact_contrast(similarity.T, g_power(own_log_g))
-    powers = g_power(own_log_g), g_power(log_g)
+    plain = exact_contrast(similarity, g_power(log_g)), exact_contrast(similarity.T, g_power(point_log_g))
+    powers = g_power(point_log_g), g_power(log_g)
     fused = exact_contrasts_between(points, others, powers, similarity_scale=2.0)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), plain, fused)
 
 
-def test_sampled_contrast_approaches_the_exact_one_and_never_draws_what_is_masked(key):
+def test_sampled_contrast_converges_to_the_exact_one_and_ignores_masked_states(key):
     points, others, log_g, weight = random_pairs(key, num_states=5)
-    drawn = sample_negatives(key, (len(points), 20_000), len(others), weight)
-    assert weight[drawn].all()
-    similarity = exponential_similarity_of_pairs(points, others[drawn])
-    sampled = sampled_contrast(similarity, g_power(log_g)[drawn])
+    sampled_index = sample_negatives(key, (len(points), 20_000), len(others), weight)
+    assert weight[sampled_index].all()
+    similarity = exponential_similarity_of_pairs(points, others[sampled_index])
+    sampled = sampled_contrast(similarity, g_power(log_g)[sampled_index])
     exact = exact_contrast(exponential_similarity(points, others), g_power(log_g), weight)
     np.testing.assert_allclose(sampled, exact, rtol=0.03)
 
 
-def test_negatives_without_weights_are_drawn_alike(key):
-    drawn = sample_negatives(key, (100, 200), 4)
-    assert drawn.shape == (100, 200)
-    np.testing.assert_allclose(np.bincount(np.asarray(drawn).ravel()) / drawn.size, 0.25, atol=0.02)
+def test_negatives_without_weights_are_sampled_uniformly(key):
+    sampled_index = sample_negatives(key, (100, 200), 4)
+    assert sampled_index.shape == (100, 200)
+    np.testing.assert_allclose(
+        np.bincount(np.asarray(sampled_index).ravel()) / sampled_index.size, 0.25, atol=0.02
+    )
 
 
-def test_sampled_contrast_leaves_out_what_is_masked():
+def test_sampled_contrast_ignores_masked_negatives():
     similarity = jnp.asarray([[0.5, 0.7, jnp.nan]])
     mask = jnp.asarray([[True, True, False]])
     contrast = sampled_contrast(jnp.nan_to_num(similarity, nan=0.9), jnp.asarray([[1.0, 2.0, 3.0]]), mask)
@@ -143,15 +145,15 @@ def test_sampled_contrast_leaves_out_what_is_masked():
     np.testing.assert_allclose(contrast.similarity_g, [(0.5 + 1.4) / 2], rtol=1e-6)
 
 
-def test_weights_are_counts_of_equal_states(key):
-    """A state seen three times is the same as weight three: the ground of encoding each observation once."""
+def test_an_integer_weight_equals_repeating_the_state():
+    """This is why each distinct observation needs to be encoded only once."""
     log_g, similarity = jnp.asarray([0.3, -1.0]), jnp.asarray([0.2, 0.9])
     counted = gem_objective(log_g, similarity, jnp.asarray([3.0, 1.0]))
     repeated = gem_objective(log_g[jnp.asarray([0, 0, 0, 1])], similarity[jnp.asarray([0, 0, 0, 1])])
     np.testing.assert_allclose(counted, repeated, rtol=1e-6)
 
 
-def test_masked_states_leave_no_trace_even_if_infinite():
+def test_masked_states_have_no_effect_even_if_infinite():
     log_g, similarity = jnp.asarray([0.5, jnp.inf]), jnp.asarray([0.5, 0.5])
     mask = jnp.asarray([True, False])
     value, gradient = jax.value_and_grad(lambda x: gem_objective(jnp.where(mask, x, 0.0), similarity, mask))(
@@ -161,7 +163,7 @@ def test_masked_states_leave_no_trace_even_if_infinite():
     assert gradient[1] == 0
 
 
-def test_a_batch_masked_everywhere_gives_a_finite_value_inside_jit():
+def test_an_empty_mask_gives_a_finite_value_inside_jit():
     value = jax.jit(gem_objective)(jnp.zeros(3), jnp.ones(3), jnp.zeros(3))
     assert jnp.isfinite(value)
 

@@ -7,20 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemax.core import similarity as module
+from gemax.core import similarity as similarity_module
+from gemax.core import similarity_products
 from gemax.core.adjacency import adjacency_regulariser, pseudo_huber
 from gemax.core.similarity import (
     distances,
-    exponential_product,
-    exponential_product_among,
-    exponential_products_between,
     exponential_similarity,
     exponential_similarity_of_pairs,
     indicator_similarity,
     similarity_profile,
 )
+from gemax.core.similarity_products import (
+    exponential_product,
+    exponential_product_among,
+    exponential_products_between,
+)
 
-ROWS = [3, module.ROWS_BY_SUBTRACTION + 44]
+ROWS = [3, similarity_module.MAX_ROWS_BY_SUBTRACTION + 44]
 
 
 def gradients_are_finite(function, *arguments):
@@ -70,12 +73,12 @@ def test_pseudo_huber_equals_its_formula_in_float64(distance, offset, exponent):
         np.testing.assert_allclose(slope[0], expected_slope, rtol=1e-4, atol=1e-30)
 
 
-def test_adjacency_regulariser_with_identical_states_is_the_offset():
+def test_adjacency_regulariser_of_identical_states_is_the_offset():
     points = jnp.ones((3, 2))
     np.testing.assert_allclose(adjacency_regulariser(points, points, huber_offset=0.6), 0.6, rtol=1e-6)
 
 
-def test_adjacency_regulariser_leaves_out_what_is_masked():
+def test_adjacency_regulariser_ignores_masked_pairs():
     here, there = jnp.zeros((2, 1)), jnp.asarray([[3.0], [1e6]])
     masked = adjacency_regulariser(
         here, there, jnp.asarray([True, False]), huber_offset=4.0, huber_exponent=2.0
@@ -84,7 +87,7 @@ def test_adjacency_regulariser_leaves_out_what_is_masked():
 
 
 @pytest.mark.parametrize("rows", ROWS)
-def test_identical_points_are_at_distance_zero_with_gradient_zero(rows, key):
+def test_identical_points_have_distance_zero_and_gradient_zero(rows, key):
     points = 100.0 + jax.random.normal(key, (rows, 16))
     matrix = distances(points, points)
     assert (jnp.diag(matrix) == 0).all()
@@ -101,24 +104,24 @@ def test_distances_by_product_equal_those_by_subtraction(key, shift, monkeypatch
         return jnp.sum(exponential_similarity(points, others) ** 2)
 
     by_product, gradient_by_product = jax.value_and_grad(objective)(points)
-    monkeypatch.setattr(module, "ROWS_BY_SUBTRACTION", 1000)
+    monkeypatch.setattr(similarity_module, "MAX_ROWS_BY_SUBTRACTION", 1000)
     by_subtraction, gradient_by_subtraction = jax.value_and_grad(objective)(points)
     np.testing.assert_allclose(by_product, by_subtraction, rtol=1e-4)
     np.testing.assert_allclose(gradient_by_product, gradient_by_subtraction, rtol=1e-3, atol=1e-6)
 
 
-def test_an_embedding_that_spreads_out_does_not_run_away_from_itself(key):
-    """The trap: false distances between identical states reward growth without limit. Here nothing is gained."""
+def test_scaling_an_embedding_does_not_separate_identical_states(key):
+    """False distances between identical states would reward an embedding that grows without limit."""
     points = jnp.repeat(jax.random.normal(key, (150, 8)), 2, axis=0)
 
-    def gain(points, scale):
+    def mean_similarity(points, scale):
         matrix = exponential_similarity(scale * points, scale * points)
         return matrix[jnp.arange(0, 300, 2), jnp.arange(1, 300, 2)].mean()
 
-    assert gain(points, 1.0) == gain(points, 1e3) == 1.0
+    assert mean_similarity(points, 1.0) == mean_similarity(points, 1e3) == 1.0
 
 
-def test_products_in_blocks_equal_the_product_with_the_whole_matrix(key, monkeypatch):
+def test_product_in_blocks_equals_the_product_with_the_whole_matrix(key, monkeypatch):
     first, second, third = jax.random.split(key, 3)
     points, others = jax.random.normal(first, (301, 4)), jax.random.normal(second, (270, 4))
     columns = jax.random.normal(third, (270, 2))
@@ -127,14 +130,14 @@ def test_products_in_blocks_equal_the_product_with_the_whole_matrix(key, monkeyp
         return jnp.sum(exponential_product(points, others, columns, scale=0.5) ** 2)
 
     whole = jax.value_and_grad(value, (0, 1))(points, others)
-    monkeypatch.setattr(module, "ENTRIES_AT_ONCE", 2_000)
+    monkeypatch.setattr(similarity_products, "MAX_MATRIX_ENTRIES", 2_000)
     in_blocks = jax.value_and_grad(value, (0, 1))(points, others)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), whole, in_blocks)
 
 
 @pytest.mark.parametrize("rows", ROWS)
-def test_products_among_points_are_those_of_the_matrix_with_its_gradients(rows, key):
-    """Identical points included, far from the origin, and for columns that have gradients too."""
+def test_product_among_points_equals_the_matrix_product_with_its_gradients(rows, key):
+    """Covers identical points, points far from the origin, and gradients of the columns."""
     keys = jax.random.split(key, 3)
     points = 3.0 * jax.random.normal(keys[0], (rows, 4)) + 5.0
     points = points.at[1].set(points[0])
@@ -153,7 +156,7 @@ def test_products_among_points_are_those_of_the_matrix_with_its_gradients(rows, 
 
 
 def loss_and_gradients_between(products, rows, key):
-    """Of both sides, for points and for columns. One point is on both sides, all are far from the origin."""
+    """Returns the loss and its gradients. One point is on both sides; all are far from the origin."""
     keys = jax.random.split(key, 6)
     points, others = (3.0 * jax.random.normal(key, (rows, 4)) + 5.0 for key in keys[:2])
     arguments = (
@@ -164,15 +167,17 @@ def loss_and_gradients_between(products, rows, key):
     targets = [jax.random.normal(key, (2, rows)) for key in keys[4:]]
 
     def loss(points, others, columns, other_columns):
-        of_points, of_others = products(points, others, columns, other_columns[:-1])
-        return jnp.sum(targets[0] * jnp.sin(of_points)) + jnp.sum(targets[1][:, :-1] * jnp.sin(of_others))
+        point_products, other_products = products(points, others, columns, other_columns[:-1])
+        return jnp.sum(targets[0] * jnp.sin(point_products)) + jnp.sum(
+            targets[1][:, :-1] * jnp.sin(other_products)
+        )
 
     return jax.jit(jax.value_and_grad(loss, (0, 1, 2, 3)))(*arguments)
 
 
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("in_blocks", [False, True])
-def test_products_between_points_are_those_of_the_matrix_with_its_gradients(
+def test_products_between_points_equal_the_matrix_products_with_their_gradients(
     rows, in_blocks, key, monkeypatch
 ):
     def truth(points, others, columns, other_columns):
@@ -181,7 +186,7 @@ def test_products_between_points_are_those_of_the_matrix_with_its_gradients(
 
     expected = loss_and_gradients_between(truth, rows, key)
     if in_blocks:
-        monkeypatch.setattr(module, "ENTRIES_AT_ONCE", rows * rows // 3)
+        monkeypatch.setattr(similarity_products, "MAX_MATRIX_ENTRIES", rows * rows // 3)
     found = loss_and_gradients_between(partial(exponential_products_between, scale=0.7), rows, key)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), found, expected)
 
@@ -191,7 +196,7 @@ def test_products_between_points_have_finite_gradients_at_every_distance(key):
 
     @jax.jit
     def gradient(points):
-        products = partial(exponential_products_between, columns_of_points=columns, columns_of_others=columns)
+        products = partial(exponential_products_between, point_columns=columns, other_columns=columns)
         return jax.grad(lambda a, b: sum(product.sum() for product in products(a, b)), (0, 1))(
             points, -points
         )
@@ -200,15 +205,15 @@ def test_products_between_points_have_finite_gradients_at_every_distance(key):
         assert all(jnp.isfinite(slope).all() for slope in gradient(size * points))
 
 
-def test_products_among_points_have_finite_gradients_at_every_distance(key):
+def test_product_among_points_has_finite_gradients_at_every_distance(key):
     points = jax.random.normal(key, (300, 4)).at[1].set(0.0).at[2].set(0.0)
     gradient = jax.jit(jax.grad(lambda points: exponential_product_among(points, jnp.ones((300, 2))).sum()))
     for size in (0.0, 1e-30, 1e-6, 1.0, 1e2, 1e4):
         assert jnp.isfinite(gradient(size * points)).all()
 
 
-def test_memory_of_products_in_blocks_is_bounded(monkeypatch):
-    """Sixteen leaves' observations, all pairs at once, would be 2.4 GB of differences."""
+def test_memory_of_a_product_in_blocks_is_bounded():
+    """The differences of all pairs at once would take 25 GB."""
     points = jax.ShapeDtypeStruct((20_000, 16), jnp.float32)
     columns = jax.ShapeDtypeStruct((20_000, 2), jnp.float32)
     gradient = jax.grad(lambda a, b, c: exponential_product(a, b, c).sum(), (0, 1))

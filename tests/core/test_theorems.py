@@ -1,4 +1,4 @@
-"""The paper's theorems, on random finite worlds, by enumeration."""
+"""The paper's theorems, checked on random finite MDPs by enumeration."""
 
 import warnings
 
@@ -25,7 +25,7 @@ def double_precision():
 
 
 @st.composite
-def worlds_with_geometry(draw, **sizes):
+def mdps_with_similarity(draw, **sizes):
     mdp = draw(mdps(**sizes))
     return mdp, draw(similarities(len(mdp.start)))
 
@@ -39,7 +39,7 @@ def random_log_g(num_states, seed):
 
 
 @given(mdps(), st.integers(0, 1000))
-def test_contrastive_objective_is_largest_at_the_inverse_probability_and_equals_shannon_entropy(mdp, seed):
+def test_contrastive_objective_equals_shannon_entropy_at_its_maximiser(mdp, seed):
     """`thm:taco.disc.gen`."""
     p = visits_of_random_policy(mdp)
     best_h = jnp.diag(1.0 / p)
@@ -52,7 +52,7 @@ def test_contrastive_objective_is_largest_at_the_inverse_probability_and_equals_
 
 
 @given(mdps(), st.integers(0, 1000))
-def test_gem_with_the_indicator_is_largest_at_the_inverse_probability_and_equals_shannon_entropy(mdp, seed):
+def test_gem_with_the_indicator_equals_shannon_entropy_at_its_maximiser(mdp, seed):
     """`thm:taco.disc`, the corollary."""
     p = visits_of_random_policy(mdp)
     states = jnp.arange(len(p))
@@ -63,10 +63,10 @@ def test_gem_with_the_indicator_is_largest_at_the_inverse_probability_and_equals
     assert gem_objective(random_log_g(len(p), seed), profile, p) < at_best
 
 
-@given(worlds_with_geometry(), st.integers(0, 1000))
-def test_gem_is_largest_at_the_inverse_profile_and_equals_geometric_entropy(world, seed):
-    """`thm:taco.kernel`: the maximum over g, and that its gradient vanishes there."""
-    mdp, similarity = world
+@given(mdps_with_similarity(), st.integers(0, 1000))
+def test_gem_equals_geometric_entropy_at_its_maximiser(mdp_and_similarity, seed):
+    """`thm:taco.kernel`: g = 1 / p_k is the maximum over g, and the gradient vanishes there."""
+    mdp, similarity = mdp_and_similarity
     p, similarity = visits_of_random_policy(mdp), jnp.asarray(similarity)
     profile = similarity_profile(similarity, p)
     at_best = gem_objective(-jnp.log(profile), profile, p)
@@ -76,10 +76,10 @@ def test_gem_is_largest_at_the_inverse_profile_and_equals_geometric_entropy(worl
     assert gem_objective(random_log_g(len(p), seed), profile, p) < at_best
 
 
-@given(worlds_with_geometry())
-def test_maximum_over_policies_of_gem_at_its_best_g_is_that_of_geometric_entropy(world):
-    """`thm:taco.kernel`: maximising over g first leaves H_k, whichever the policy, so the maxima agree."""
-    mdp, similarity = world
+@given(mdps_with_similarity())
+def test_gem_maximised_over_g_equals_geometric_entropy_for_every_policy(mdp_and_similarity):
+    """`thm:taco.kernel`: therefore the maxima over policies agree."""
+    mdp, similarity = mdp_and_similarity
     similarity = jnp.asarray(similarity)
     for seed in range(5):
         p = visits(mdp, policy_of(3.0 * random_logits(mdp, seed)))
@@ -88,13 +88,13 @@ def test_maximum_over_policies_of_gem_at_its_best_g_is_that_of_geometric_entropy
         np.testing.assert_allclose(gem_objective(-jnp.log(profile), profile, p), entropy, rtol=1e-9)
 
 
-@given(worlds_with_geometry())
-def test_geometric_entropy_agrees_with_the_independent_package_sentropy(world):
+@given(mdps_with_similarity())
+def test_geometric_entropy_agrees_with_the_package_sentropy(mdp_and_similarity):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from sentropy import sentropy
 
-    mdp, similarity = world
+    mdp, similarity = mdp_and_similarity
     p = visits_of_random_policy(mdp)
     theirs = sentropy(np.asarray(p), similarity=similarity, q=1)
     ours = jnp.exp(geometric_entropy(p, jnp.asarray(similarity)))
@@ -103,10 +103,10 @@ def test_geometric_entropy_agrees_with_the_independent_package_sentropy(world):
     np.testing.assert_allclose(jnp.exp(in_float32), float(theirs), rtol=1e-5)
 
 
-@given(worlds_with_geometry())
-def test_no_similarity_gives_more_entropy_than_the_indicator(world):
-    """`prop:discrete`: maximising over k as well recovers Shannon."""
-    mdp, similarity = world
+@given(mdps_with_similarity())
+def test_geometric_entropy_is_largest_for_the_indicator(mdp_and_similarity):
+    """`prop:discrete`: maximising over k recovers the Shannon entropy."""
+    mdp, similarity = mdp_and_similarity
     p = visits_of_random_policy(mdp)
     entropy = geometric_entropy(p, jnp.asarray(similarity))
     assert entropy <= shannon_entropy(p) + 1e-12
@@ -115,9 +115,9 @@ def test_no_similarity_gives_more_entropy_than_the_indicator(world):
     np.testing.assert_allclose(best, shannon_entropy(p), rtol=1e-12)
 
 
-@given(worlds_with_geometry(), st.sampled_from(ALPHAS), st.integers(0, 1000))
-def test_tsallis_gem_is_largest_at_the_inverse_profile_and_equals_tsallis_entropy(world, alpha, seed):
-    mdp, similarity = world
+@given(mdps_with_similarity(), st.sampled_from(ALPHAS), st.integers(0, 1000))
+def test_tsallis_gem_equals_tsallis_entropy_at_its_maximiser(mdp_and_similarity, alpha, seed):
+    mdp, similarity = mdp_and_similarity
     p, similarity = visits_of_random_policy(mdp), jnp.asarray(similarity)
     profile = similarity_profile(similarity, p)
     at_best = gem_objective(-jnp.log(profile), profile, p, alpha=alpha)
@@ -125,13 +125,13 @@ def test_tsallis_gem_is_largest_at_the_inverse_profile_and_equals_tsallis_entrop
     assert gem_objective(random_log_g(len(p), seed), profile, p, alpha=alpha) < at_best
 
 
-@given(worlds_with_geometry(), st.sampled_from(ALPHAS))
-def test_tsallis_entropy_agrees_with_sentropy(world, alpha):
+@given(mdps_with_similarity(), st.sampled_from(ALPHAS))
+def test_tsallis_entropy_agrees_with_the_package_sentropy(mdp_and_similarity, alpha):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from sentropy import sentropy
 
-    mdp, similarity = world
+    mdp, similarity = mdp_and_similarity
     p = visits_of_random_policy(mdp)
     diversity = float(sentropy(np.asarray(p), similarity=similarity, q=alpha))
     theirs = np.log(diversity) if alpha == 1 else (1 - diversity ** (1 - alpha)) / (alpha - 1)
@@ -139,13 +139,13 @@ def test_tsallis_entropy_agrees_with_sentropy(world, alpha):
 
 
 @given(
-    worlds_with_geometry(max_states=3, max_actions=2, max_horizon=3),
+    mdps_with_similarity(max_states=3, max_actions=2, max_horizon=3),
     st.sampled_from(ALPHAS),
     st.integers(0, 99),
 )
-def test_policy_gradient_of_the_reward_is_the_gradient_of_the_objective(world, alpha, seed):
-    """`prop:aco.grad`, `eq:grad.theta`: summed over every trajectory and every negative."""
-    mdp, similarity = world
+def test_policy_gradient_of_the_reward_is_the_gradient_of_the_objective(mdp_and_similarity, alpha, seed):
+    """`prop:aco.grad`, `eq:grad.theta`, summed over all trajectories and negatives."""
+    mdp, similarity = mdp_and_similarity
     similarity, log_g = jnp.asarray(similarity), random_log_g(len(mdp.start), seed)
     logits = random_logits(mdp, seed)
 
@@ -154,7 +154,7 @@ def test_policy_gradient_of_the_reward_is_the_gradient_of_the_objective(world, a
         return gem_objective(log_g, similarity_profile(similarity, p), p, alpha=alpha)
 
     p = visits(mdp, policy_of(logits))
-    # Drawing x' from p at each step and averaging is the expectation over negatives.
+    # The expectation over negatives x' that are sampled from p.
     reward = np.asarray(gem_reward(log_g, exact_contrast(similarity, g_power(log_g, alpha), p), alpha=alpha))
     policy = np.asarray(policy_of(logits))
     expected = np.zeros(logits.shape)
@@ -173,13 +173,15 @@ def test_policy_gradient_of_the_reward_is_the_gradient_of_the_objective(world, a
 
 
 @given(
-    worlds_with_geometry(max_states=3, max_actions=2, max_horizon=3),
+    mdps_with_similarity(max_states=3, max_actions=2, max_horizon=3),
     st.sampled_from(ALPHAS),
     st.integers(0, 99),
 )
-def test_sampled_gradient_for_g_has_the_gradient_of_the_objective_as_expectation(world, alpha, seed):
-    """`prop:aco.grad`, `eq:grad.si`: summed over every trajectory and every negative x' of each of its states."""
-    mdp, similarity = world
+def test_expectation_of_the_sampled_gradient_of_g_equals_the_gradient_of_the_objective(
+    mdp_and_similarity, alpha, seed
+):
+    """`prop:aco.grad`, `eq:grad.si`, summed over all trajectories and all negatives x' of their states."""
+    mdp, similarity = mdp_and_similarity
     similarity, log_g = jnp.asarray(similarity), random_log_g(len(mdp.start), seed)
     policy = policy_of(random_logits(mdp, seed))
     p = visits(mdp, policy)

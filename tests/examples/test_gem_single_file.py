@@ -1,4 +1,4 @@
-"""The example against the library: the same parameters, the same steps, the same numbers."""
+"""The example and the library compute the same numbers from the same parameters and steps."""
 
 import dataclasses
 import importlib.util
@@ -12,28 +12,32 @@ import numpy as np
 import optax
 import pytest
 
-from gemax.agent.acting import unroll
-from gemax.agent.losses import Trace, actor_critic_loss
-from gemax.core.normaliser import init_normaliser
-from gemax.networks import Inputs, Memory, torso_and_heads
-from gemax.rewards.gem import GemSettings, GemState, gem
+from gemax.agent.act import unroll_lstm
+from gemax.agent.losses import actor_critic_loss
+from gemax.core.moments import init_moments
+from gemax.networks import AgentInputs, LSTMState, torso_and_heads
+from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.gem import GemState, gem
+from gemax.rewards.negatives_other_envs import other_envs
+from gemax.settings import field_names
 from gemax.training.assemble import assemble
-from gemax.training.collect import collect, start
+from gemax.training.loop import initial_states
 from gemax.training.presets import configure
-from gemax.types import Observations, Rollout
+from gemax.training.rollout import collect, reset_actor
+from gemax.types import Observations, Transition
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gem_single_file.py"
 SMALL = {
-    "num_worlds": 8, "trace_length": 35, "torso_size": 16, "lstm_size": 6, "head_size": 7, "embedding_size": 4,
-    "time_buckets": 5, "discount": 0.97, "trace_decay": 0.9, "entropy_cost": 0.05, "similarity_scale": 1.5,
+    "num_envs": 8, "unroll_length": 35, "torso_size": 16, "lstm_size": 6, "head_size": 7, "embedding_size": 4,
+    "time_buckets": 5, "discount": 0.97, "vtrace_lambda": 0.9, "entropy_cost": 0.05, "similarity_scale": 1.5,
     "huber_offset": 0.7, "huber_exponent": 3.0, "adjacency_scale": 0.5, "regularisation": 0.1,
     "intrinsic_scale": 0.5, "intrinsic_shift": 0.1,
 }  # fmt: skip
-"""Small, yet long enough for episodes to end, and with no weight at a value that would hide it."""
+"""Small networks, unrolls longer than an episode, and no weight at a value at which its term would vanish."""
 
 
 def load():
-    """The example as a module."""
+    """Imports the example as a module."""
     spec = importlib.util.spec_from_file_location("gem_single_file", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
@@ -51,33 +55,33 @@ def example():
 
 @pytest.fixture(scope="module")
 def trainer():
-    return assemble(configure("two-rooms", trace_period=SMALL["trace_length"], **SMALL))
+    return assemble(configure("two-rooms", unroll_period=SMALL["unroll_length"], **SMALL))
 
 
 @pytest.fixture(scope="module")
 def table(trainer):
-    return trainer.eyes.table.reshape(len(trainer.eyes.table), -1)
+    return trainer.table.rows.reshape(len(trainer.table.rows), -1)
 
 
 @pytest.fixture(scope="module")
 def state(example, trainer, table):
-    state = jax.jit(partial(example.init_state, trainer.world, table))(jax.random.key(0))
-    return state._replace(parameters=shaken(state.parameters, seed=1, by=0.3))
+    state = jax.jit(partial(example.init_state, trainer.collector.env, table))(jax.random.key(0))
+    return state._replace(parameters=perturb(state.parameters, seed=1, scale=0.3))
 
 
 @pytest.fixture(scope="module")
 def updates(example, trainer, table, state):
-    """What two updates leave, one after the other: the state, and the steps that it was learned from."""
-    update = jax.jit(partial(example.update, trainer.world, table))
+    """Returns the state and the transitions of two consecutive updates."""
+    update = jax.jit(partial(example.update, trainer.collector.env, table))
     first = update(state, jax.random.key(2))
     return first, update(first[0], jax.random.key(3))
 
 
-def shaken(parameters, seed, by):
-    """Other parameters, biases included."""
+def perturb(parameters, seed, scale):
+    """Adds noise to all parameters, biases included."""
     leaves, tree = jax.tree.flatten(parameters)
     rng = np.random.default_rng(seed)
-    return tree.unflatten([leaf + by * rng.normal(size=leaf.shape).astype(np.float32) for leaf in leaves])
+    return tree.unflatten([leaf + scale * rng.normal(size=leaf.shape).astype(np.float32) for leaf in leaves])
 
 
 def layer(weight, bias):
@@ -85,12 +89,15 @@ def layer(weight, bias):
 
 
 def head(layers):
-    # Flax counts layers in the order in which they are made: here the last one first.
-    return {f"Dense_{number}": layer(*each) for number, each in enumerate(reversed(layers))}
+    # Flax numbers layers in the order of their construction; the last layer is constructed first.
+    return {f"Dense_{i}": layer(*weight_and_bias) for i, weight_and_bias in enumerate(reversed(layers))}
 
 
-def agent_of_library(agent, forget_bias=1.0):
-    """The example adds one to its forget gate, where the library has it in the bias; gradients have no such one."""
+def to_library_agent(agent, forget_bias=1.0):
+    """Converts parameters, or gradients if `forget_bias` is 0.
+
+    The example adds 1 to the forget gate; the library initialises the bias with 1.
+    """
     [(weight, bias)] = agent["lstm"]
     sizes = [SMALL["torso_size"], SMALL["time_buckets"], 5 + 1]
     torso, time, action_and_reward, hidden = np.split(weight, np.cumsum(sizes))
@@ -107,20 +114,20 @@ def agent_of_library(agent, forget_bias=1.0):
     }
 
 
-def gem_of_library(parameters):
+def to_library_gem(parameters):
     torso, f, g = layer(*parameters["torso"][0]), head(parameters["f"]), head(parameters["g"])
     return {"params": {"_Torso_0": torso, "_Head_0": f, "_Head_1": g}}
 
 
-def inputs_of_library(inputs):
-    """Where an episode starts, the library sees no previous action and reward; the example leaves them out itself."""
+def to_library_inputs(inputs):
+    """Replaces the previous action and reward at the start of an episode, which the example masks in its network."""
     is_first = inputs.time == 0
     previous_action = jnp.where(is_first, 5, inputs.previous_action)
-    return Inputs(previous_action, jnp.where(is_first, 0.0, inputs.previous_reward), inputs.time)
+    return AgentInputs(previous_action, jnp.where(is_first, 0.0, inputs.previous_reward), inputs.time)
 
 
 def keep_gradients():
-    """An optimiser whose state is the last gradient."""
+    """Returns an optimiser that stores the last gradient as its state."""
     return optax.GradientTransformation(
         lambda parameters: jax.tree.map(jnp.zeros_like, parameters),
         lambda gradient, state, parameters=None: (gradient, gradient),
@@ -134,149 +141,158 @@ def assert_close(actual, expected, atol=1e-6):
 def test_settings_are_those_of_the_laptop_preset():
     config = configure("two-rooms")
     settings = load().SETTINGS
-    for name, value in dataclasses.asdict(settings).items():
-        assert getattr(config, name) == value, name
-    assert settings.learning_rate == config.reward_learning_rate  # one for all
+    assert dataclasses.asdict(settings) == {name: config.flat[name] for name in dataclasses.asdict(settings)}
+    assert settings.learning_rate == config.intrinsic.reward_learning_rate
 
 
-def test_observations_are_centred_as_in_the_library(trainer, table, monkeypatch):
-    class EnoughSeenError(Exception):
+def test_observations_are_centred_as_in_the_library(table, monkeypatch):
+    class TableError(Exception):
         pass
 
-    def look(world, table, key):
-        raise EnoughSeenError(table)
+    def raise_table(env, table, key):
+        raise TableError(table)
 
     example = load()
-    monkeypatch.setattr(example, "init_state", look)
-    with pytest.raises(EnoughSeenError) as seen:
+    monkeypatch.setattr(example, "init_state", raise_table)
+    with pytest.raises(TableError) as raised:
         example.main()
-    assert_close(seen.value.args[0], table)
+    assert_close(raised.value.args[0], table)
 
 
-def test_it_acts_as_the_library_does(trainer, state, updates):
-    after, steps = updates[0]
+def test_rollout_equals_that_of_the_library(trainer, state, updates):
+    after, transitions = updates[0]
+
+    env, start = trainer.collector.env, initial_states(trainer)
 
     def act(parameters, key):
-        position = start(trainer.world, trainer.eyes, trainer.network, SMALL["num_worlds"], key)
-        parts = (trainer.world, trainer.eyes, trainer.centring, trainer.network)
-        return collect(*parts, parameters, position, SMALL["trace_length"], key)
+        actor = reset_actor(env, trainer, SMALL["num_envs"], key)
+        return collect(
+            env, trainer, start._replace(parameters=parameters), actor, SMALL["unroll_length"], key
+        )
 
-    following, expected = jax.jit(act)(agent_of_library(state.parameters["agent"]), jax.random.key(2))
-    assert steps.ends.sum() >= 8
-    for actual, wanted in (
-        (steps.action, expected.action),
-        (steps.inputs.row, expected.seen),
-        (steps.arrived, expected.arrived),
-        (steps.ends, expected.terminated | expected.truncated),
-        (after.inputs.row, following.seen),
+    next_actor, expected = jax.jit(act)(to_library_agent(state.parameters["agent"]), jax.random.key(2))
+    assert transitions.done.sum() >= 8
+    for actual, desired in (
+        (transitions.action, expected.action),
+        (transitions.inputs.row, expected.observation),
+        (transitions.next_row, expected.next_observation),
+        (transitions.done, expected.terminated | expected.truncated),
+        (after.inputs.row, next_actor.observation),
     ):
-        np.testing.assert_array_equal(actual, wanted)
-    assert_close(steps.log_probability, expected.log_probability)
-    assert_close(inputs_of_library(steps.inputs), expected.inputs)
-    assert_close(inputs_of_library(after.inputs), following.inputs)
+        np.testing.assert_array_equal(actual, desired)
+    assert_close(transitions.log_prob, expected.log_prob)
+    assert_close(to_library_inputs(transitions.inputs), expected.inputs)
+    assert_close(to_library_inputs(after.inputs), next_actor.inputs)
 
 
-def test_f_and_g_have_the_losses_rewards_and_gradients_of_the_library(
-    example, trainer, table, state, updates
-):
-    shared = ("similarity_scale", "huber_offset", "huber_exponent", "adjacency_scale", "regularisation")
-    settings = GemSettings(
-        scale=SMALL["intrinsic_scale"],
-        shift=SMALL["intrinsic_shift"],
-        **{name: SMALL[name] for name in shared},
-    )
+def test_gem_losses_rewards_and_gradients_equal_those_of_the_library(example, trainer, table, state, updates):
+    config = IntrinsicConfig(**{name: SMALL[name] for name in field_names(IntrinsicConfig) if name in SMALL})
     network = torso_and_heads(SMALL["torso_size"], SMALL["head_size"], (SMALL["embedding_size"], 1))
-    method = gem(network, SMALL["embedding_size"], keep_gradients(), settings)
-    learn = jax.jit(lambda state, rollout: method.step(state, rollout, jax.random.key(0)))
+    method = gem(network, keep_gradients(), config, other_envs(config))
+    learn = jax.jit(lambda state, transitions: method.step(state, transitions, jax.random.key(0)))
 
     @jax.jit
-    def example_learn(parameters, moments, steps):
-        (loss, raw), gradient = jax.value_and_grad(example.gem_loss, has_aux=True)(parameters, table, steps)
+    def example_learn(parameters, moments, transitions):
+        (loss, raw), gradient = jax.value_and_grad(example.gem_loss, has_aux=True)(
+            parameters, table, transitions
+        )
         embedding = example.mlp(parameters["torso"] + parameters["f"], table)
-        adjacency = example.adjacency_regulariser(embedding[steps.inputs.row], embedding[steps.arrived])
+        adjacency = example.adjacency_regulariser(
+            embedding[transitions.inputs.row], embedding[transitions.next_row]
+        )
         return example.normalise(moments, raw), gradient, loss, adjacency, jnp.mean(raw)
 
     parameters = state.parameters["gem"]
-    translated = gem_of_library(parameters)
-    library_state = GemState(translated, jax.tree.map(jnp.zeros_like, translated), init_normaliser())
+    translated = to_library_gem(parameters)
+    library_state = GemState(translated, jax.tree.map(jnp.zeros_like, translated), init_moments())
     moments = jnp.zeros(3)
-    # The moments of the reward run on from one batch to the next.
-    for _, steps in updates:
-        (paid, moments), gradient, *numbers = example_learn(parameters, moments, steps)
-        expected, learned, metrics = learn(library_state, rollout_of(trainer.eyes.table, steps))
+    # The running moments carry over from the first batch to the second.
+    for _, transitions in updates:
+        (reward, moments), gradient, *numbers = example_learn(parameters, moments, transitions)
+        expected, learned, metrics = learn(library_state, with_observations(trainer.table.rows, transitions))
         assert_close(numbers, [metrics[name] for name in ("gem_loss", "adjacency", "raw_reward")])
-        assert_close(paid, expected)
-        # Sums over all pairs, in another order: entries near zero carry the rounding of terms of the order of ten.
-        assert_close(gem_of_library(gradient), learned.optimiser, atol=1e-5)
+        assert_close(reward, expected)
+        # Sums over all pairs in another order: entries near 0 have rounding errors of terms of order 10.
+        assert_close(to_library_gem(gradient), learned.optimiser, atol=1e-5)
         library_state = library_state._replace(normaliser=learned.normaliser)
 
 
-def rollout_of(images, steps):
-    return Rollout(
-        seen=Observations(images, steps.inputs.row),
-        arrived=Observations(images, steps.arrived),
-        action=steps.action,
-        log_probability=steps.log_probability,
-        reward=steps.reward,
-        terminated=jnp.zeros_like(steps.ends),
-        truncated=steps.ends,
-        is_first=steps.inputs.time == 0,
-        square=steps.arrived,
+def with_observations(images, transitions):
+    return Transition(
+        observation=Observations(images, transitions.inputs.row),
+        next_observation=Observations(images, transitions.next_row),
+        action=transitions.action,
+        log_prob=transitions.log_prob,
+        reward=transitions.reward,
+        terminated=jnp.zeros_like(transitions.done),
+        truncated=transitions.done,
+        is_first=transitions.inputs.time == 0,
+        cell=transitions.next_row,
     )
 
 
-def test_the_agent_has_the_loss_and_the_gradients_of_the_library(example, trainer, table, state, updates):
-    before, steps, after = within_an_episode(state, *updates[0])
-    inputs = jax.tree.map(lambda x, last: jnp.concatenate([x, last[None]]), steps.inputs, after.inputs)
-    valid = jnp.ones_like(steps.ends)
-    trace = Trace(steps.action, steps.log_probability, steps.reward, steps.ends, ~steps.ends, valid)
+def test_agent_loss_and_gradients_equal_those_of_the_library(example, trainer, table, state, updates):
+    before, transitions, after = within_an_episode(state, *updates[0])
+    inputs = jax.tree.map(lambda x, last: jnp.concatenate([x, last[None]]), transitions.inputs, after.inputs)
+    steps = with_observations(trainer.table.rows, transitions)._replace(
+        is_valid=jnp.ones_like(transitions.done)
+    )
 
     def library_loss(parameters):
-        logits, values = unroll(
+        lstm_states = unroll_lstm(
             trainer.network,
             parameters,
-            Observations(trainer.eyes.table, inputs.row),
-            inputs_of_library(inputs),
+            Observations(trainer.table.rows, inputs.row),
+            to_library_inputs(inputs),
             inputs.time == 0,
-            Memory(*before.memory),
+            LSTMState(*before.lstm_state),
         )
-        return actor_critic_loss(logits[:-1], values[:-1], values[1:], trace, trainer.loss)[0]
+        logits, values = trainer.network.heads(parameters, lstm_states.hidden)
+        return actor_critic_loss(
+            logits[:-1],
+            values[:-1],
+            values[1:],
+            steps,
+            transitions.reward,
+            ~transitions.done,
+            trainer.config.agent,
+        )[0]
 
     def example_loss(agent):
-        return example.actor_critic_loss(agent, table, trainer.world, before, steps, after)
+        return example.actor_critic_loss(agent, table, trainer.collector.env, before, transitions, after)
 
     loss_of, library_loss_of = (jax.jit(jax.value_and_grad(loss)) for loss in (example_loss, library_loss))
     agent = state.parameters["agent"]
-    newer = shaken(agent, seed=4, by=0.1)  # off-policy: the ratios of V-trace are not one
-    for parameters in (agent, newer):
+    newer_agent = perturb(agent, seed=4, scale=0.1)  # off-policy: the ratios of V-trace are not 1
+    for parameters in (agent, newer_agent):
         loss, gradient = loss_of(parameters)
-        expected, expected_gradient = library_loss_of(agent_of_library(parameters))
+        expected, expected_gradient = library_loss_of(to_library_agent(parameters))
         assert_close(loss, expected)
-        assert_close(agent_of_library(gradient, forget_bias=0.0), expected_gradient)
+        assert_close(to_library_agent(gradient, forget_bias=0.0), expected_gradient)
 
 
-def within_an_episode(state, after, steps):
-    """As if the steps began within an episode, with something in memory, and rewards fell all the time."""
+def within_an_episode(state, after, transitions):
+    """Changes the steps so that they start within an episode, with a non-zero LSTM state and rewards at every step."""
     rng = np.random.default_rng(3)
 
-    def drawn(array):
+    def random_like(array):
         return jnp.asarray(rng.normal(size=array.shape), jnp.float32)
 
-    time = steps.inputs.time.at[:10].add(1)
-    inputs = steps.inputs._replace(time=time, previous_reward=drawn(steps.reward))
-    before = state._replace(memory=tuple(drawn(part) for part in state.memory))
-    return before, steps._replace(inputs=inputs, reward=drawn(steps.reward)), after
+    time = transitions.inputs.time.at[:10].add(1)
+    inputs = transitions.inputs._replace(time=time, previous_reward=random_like(transitions.reward))
+    before = state._replace(lstm_state=tuple(random_like(part) for part in state.lstm_state))
+    return before, transitions._replace(inputs=inputs, reward=random_like(transitions.reward)), after
 
 
-def test_two_updates_are_finite_and_move_everything(state, updates):
+def test_two_updates_are_finite_and_change_all_parameters(state, updates):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updates))
-    old, new = (jax.tree.leaves(jax.device_get(each.parameters)) for each in (state, updates[1][0]))
+    old, new = (jax.tree.leaves(jax.device_get(s.parameters)) for s in (state, updates[1][0]))
     assert all((one != other).any() for one, other in zip(old, new, strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_it_solves_two_rooms(seed, capsys):
+def test_example_solves_two_rooms(seed, capsys):
     load().main(seed)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("update  50   return 0.00   visitation entropy 3.")

@@ -1,4 +1,4 @@
-"""The examples for other people's agents run, at a tiny size."""
+"""The examples for agents of other libraries run at a tiny size."""
 
 import importlib.util
 from pathlib import Path
@@ -21,14 +21,14 @@ def load(name):
 
 def test_ppo_of_stable_baselines3_runs_and_saves(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    load("sb3_ppo").main(["--frames", "480", "--environments", "16", "--method", "rnd"])
+    load("sb3_ppo").main(["--frames", "480", "--num-envs", "16", "--method", "rnd"])
     assert {path.name for path in tmp_path.iterdir()} == {"explorer.zip", "explorer.intrinsic"}
     assert "episodes: 0.00" in capsys.readouterr().out
 
 
-def test_a_loop_of_ones_own_runs(capsys):
-    reached = load("loop").main(["--rollouts", "2", "--method", "rnd"])
-    assert 0 <= reached <= 1
+def test_the_custom_loop_runs(capsys):
+    success_rate = load("loop").main(["--rollouts", "2", "--method", "rnd"])
+    assert 0 <= success_rate <= 1
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The example of the documentation, for a few updates; and as it stands."""
+"""The example of pre-training and fine-tuning runs, and solves its task."""
 
 import importlib.util
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pretrain_then_finetune.py"
 TINY = {
-    "num_worlds": 8, "trace_length": 15, "trace_period": 15, "torso_size": 6, "lstm_size": 5, "head_size": 5,
+    "num_envs": 8, "unroll_length": 15, "unroll_period": 15, "torso_size": 6, "lstm_size": 5, "head_size": 5,
     "embedding_size": 3, "time_buckets": 3,
 }  # fmt: skip
 

@@ -1,30 +1,40 @@
+import numpy as np
 import pytest
 
-from gemax.experiments.claims import claim_at_least, claim_at_most
+from gemax.experiments.claims import decide, decide_by_difference, decide_by_mean, decide_by_ratio
 
 
 @pytest.mark.parametrize(
     ("interval", "verdict"),
     [((2.1, 3.0), "holds"), ((2.0, 3.0), "holds"), ((1.9, 3.0), "undecided"), ((1.0, 1.9), "does not hold")],
 )
-def test_at_least(interval, verdict):
-    claim = claim_at_least("fig3-name", "words", "measure", (2.0, *interval), 2.0, seeds=[1, 2])
+def test_lower_bar_is_compared_with_the_whole_interval(interval, verdict):
+    claim = decide("fig3-name", "claim", "a measure, a / b ≥ 2", (2.0, *interval), seeds=[1, 2])
     assert claim.verdict == verdict
     assert claim.holds is (verdict == "holds")
     assert (claim.figure, claim.bar, claim.numbers) == ("fig3", "≥ 2", {"seeds": [1, 2]})
+    assert claim.measure == "a measure, a / b"
 
 
 @pytest.mark.parametrize(
     ("interval", "verdict"),
     [((0.5, 1.0), "holds"), ((0.5, 1.1), "undecided"), ((1.1, 1.2), "does not hold")],
 )
-def test_at_most(interval, verdict):
-    claim = claim_at_most("beyond-tsallis-0", "words", "measure", (1.0, *interval), 1.0)
+def test_upper_bar_is_compared_with_the_whole_interval(interval, verdict):
+    claim = decide("extension-tsallis-0", "claim", "measure ≤ 1", (1.0, *interval))
     assert claim.verdict == verdict
-    assert (claim.figure, claim.bar) == ("beyond-tsallis", "≤ 1")
+    assert (claim.figure, claim.bar) == ("extension-tsallis", "≤ 1")
 
 
-def test_what_is_not_a_number_never_holds():
-    nothing = (float("nan"),) * 3
-    assert claim_at_least("fig1-a", "", "", nothing, 0.0).verdict == "undecided"
-    assert claim_at_most("fig1-a", "", "", nothing, 0.0).verdict == "undecided"
+@pytest.mark.parametrize("test", ["measure ≥ 0", "measure ≤ 0"])
+def test_nan_is_undecided(test):
+    assert decide("fig1-a", "", test, (float("nan"),) * 3).verdict == "undecided"
+
+
+def test_claims_by_seeds_keep_the_numbers_of_every_seed():
+    groups = {"one": np.asarray([4.0, 4.0]), "other": np.asarray([2.0, 2.0])}
+    ratio = decide_by_ratio("fig1-a", "", "one / other ≥ 2", groups, extra=3)
+    assert (ratio.value, ratio.interval, ratio.holds) == (2.0, (2.0, 2.0), True)
+    assert ratio.numbers == {"one": [4.0, 4.0], "other": [2.0, 2.0], "extra": 3}
+    assert decide_by_difference("fig1-a", "", "one - other ≤ 1", groups).verdict == "does not hold"
+    assert decide_by_mean("fig1-a", "", "one ≤ 4", {"one": groups["one"]}).holds

@@ -7,22 +7,22 @@ from gemax.experiments.fig1 import (
     Hyperparameters,
     Outcome,
     Setting,
-    claim_of,
+    analyse,
+    compute,
+    decide_setting,
     density,
-    draw,
     run,
-    show,
+    sample_states,
     support,
     total_variation,
     true_probability,
-    work,
 )
 
 DISCRETE, CONTINUOUS = Setting(True, False), Setting(False, False)
 
 
-def test_hyperparameters_are_those_of_the_table():
-    """`tab:gaussianhyper`."""
+def test_hyperparameters_are_those_of_the_paper():
+    """The table is `tab:gaussianhyper`."""
     hyper = Hyperparameters()
     assert (hyper.batch_size, hyper.num_negatives, hyper.num_buckets, hyper.training_steps) == (
         256,
@@ -36,18 +36,17 @@ def test_hyperparameters_are_those_of_the_table():
 
 
 @pytest.mark.parametrize("setting", [DISCRETE, CONTINUOUS])
-def test_states_are_drawn_from_the_distribution_that_is_compared_with(setting, key):
-    drawn = draw(setting, key, 200_000)
-    states = np.asarray(drawn.distinct[drawn.number])
+def test_states_are_sampled_from_the_true_distribution(setting, key):
+    batch = sample_states(setting, key, 200_000)
+    states = np.asarray(batch.distinct[batch.row])
     edges = np.linspace(0, 30, 11)
-    drawn = np.histogram(states, edges)[0] / len(states)
-    truth = np.histogram(np.asarray(support(setting)), edges, weights=np.asarray(true_probability(setting)))[
-        0
-    ]
-    np.testing.assert_allclose(drawn, truth, atol=5e-3)
+    sampled = np.histogram(states, edges)[0] / len(states)
+    weights = np.asarray(true_probability(setting))
+    truth = np.histogram(np.asarray(support(setting)), edges, weights=weights)[0]
+    np.testing.assert_allclose(sampled, truth, atol=5e-3)
 
 
-def test_distribution_has_two_humps_of_three_and_seven_tenths():
+def test_modes_of_the_distribution_have_weights_of_three_and_seven_tenths():
     points = support(CONTINUOUS)
     probability = np.asarray(true_probability(CONTINUOUS))
     np.testing.assert_allclose(probability[:150].sum(), 0.3, atol=1e-3)
@@ -67,26 +66,26 @@ def test_verdicts_follow_the_numbers():
         flattens = setting == Setting(False, True)
         for learned, expected in ((truth, not flattens), (uniform, flattens)):
             outcome = Outcome(setting, np.arange(2.0), np.stack([learned, learned]), truth, truth)
-            claim = claim_of(outcome)
+            claim = decide_setting(outcome)
             assert claim.holds is expected
             assert claim.verdict == ("holds" if expected else "does not hold")
 
 
-def test_what_was_learned_is_kept(tmp_path, monkeypatch):
-    first = work(tmp_path, smoke=True)
+def test_outcomes_are_computed_once_and_then_read_from_the_folder(tmp_path, monkeypatch):
+    first = compute(tmp_path, smoke=True)
     monkeypatch.setattr(fig1, "run", None)
-    for one, other in zip(first, work(tmp_path, smoke=True), strict=True):
+    for one, other in zip(first, compute(tmp_path, smoke=True), strict=True):
         np.testing.assert_array_equal(one.learned, other.learned)
-    assert len(show(first).claims) == 4
+    assert len(analyse(first).claims) == 4
 
 
 def test_g_learns_a_discrete_distribution_from_samples():
-    """A quick taste of the figure: one seed of its easiest setting, in a third of the updates."""
+    """Trains one seed of the easiest setting for a third of the updates."""
     outcome = run(DISCRETE, 1, Hyperparameters(training_steps=350))
     assert total_variation(outcome.learned[0], outcome.truth) < 0.1
 
 
 @pytest.mark.slow
 def test_claims_of_the_figure_hold(tmp_path):
-    claims = show(work(tmp_path, smoke=False)).claims
+    claims = analyse(compute(tmp_path, smoke=False)).claims
     assert all(claim.holds for claim in claims), claims

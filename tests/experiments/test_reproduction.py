@@ -1,60 +1,59 @@
-"""From a name to figures, verdicts and a report."""
+"""`reproduce` writes figures, claims and a report."""
 
 import csv
+import dataclasses
 import json
 import time
 
 import pytest
-from tests.experiments.made_up import made_up
 
 from gemax.cli import main
-from gemax.cli.reproduce import tell_outcome, time_left
-from gemax.experiments.experiment import configs_of
-from gemax.experiments.registry import MODULES, experiment_of
+from gemax.cli.reproduce import print_outcome, time_left
+from gemax.experiments.experiment import seed_configs
+from gemax.experiments.registry import EXPERIMENTS
 from gemax.experiments.report import write_report
-from gemax.experiments.reproduction import Order, Reproduction, reproduce
-from gemax.experiments.store import Standing
+from gemax.experiments.reproduction import Options, Reproduction, reproduce
 
-FEW = ("fig2", "fig10", "beyond-negatives")
+FEW = ("fig2", "fig10", "extension-negatives")
 
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """Three experiments, in the smallest size."""
+    """Three experiments as a smoke test."""
     out = tmp_path_factory.mktemp("out")
-    told = []
-    made = reproduce(Order(FEW, out, smoke=True), lambda standing: None, told.append)
-    return out, made, told
+    log = []
+    result = reproduce(Options(FEW, out, smoke=True), lambda progress: None, log.append)
+    return out, result, log
 
 
-def test_every_experiment_asked_for_is_shown(few):
-    out, made, told = few
-    assert made.failures == {}
-    assert made.unfinished == []
-    assert [words.split(":")[0] for words in told] == list(FEW)
+def test_every_requested_experiment_is_written(few):
+    out, result, log = few
+    assert result.failures == {}
+    assert result.unfinished == []
+    assert [line.split(":")[0] for line in log] == list(FEW)
     for name in FEW:
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert json.loads((out / f"{name}.json").read_text())["command"] == f"gemax reproduce {name} --smoke"
 
 
 def test_claims_are_listed_with_their_numbers(few):
-    out, made, _ = few
+    out, result, _ = few
     claims = json.loads((out / "claims.json").read_text())
-    assert sorted(claim["id"] for claim in claims) == sorted(claim.id for claim in made.claims)
+    assert sorted(claim["id"] for claim in claims) == sorted(claim.id for claim in result.claims)
     for claim in claims:
         assert claim["holds"] is (claim["verdict"] == "holds")
         assert {"figure", "claim", "measure", "value", "interval", "bar", "numbers"} <= set(claim)
 
 
-def test_curves_are_there_number_by_number(few):
-    text = (few[0] / "curves" / "beyond-negatives.csv").read_text()
+def test_curves_have_one_line_per_label_seed_and_bucket(few):
+    text = (few[0] / "curves" / "extension-negatives.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
     assert len(rows) == 2 * 20
     assert {row["label"] for row in rows} == {"all negatives", "32 sampled negatives"}
     assert (rows[19]["update"], rows[19]["frames"]) == ("20", str(20 * 8 * 6))
 
 
-def test_the_report_is_one_page_that_needs_nothing_else(few):
+def test_the_report_needs_no_external_files(few):
     page = (few[0] / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 3
     assert "src=" not in page.replace('src="data:image', "")
@@ -64,44 +63,38 @@ def test_the_report_is_one_page_that_needs_nothing_else(few):
         assert f'id="{name}"' in page
 
 
-def test_the_repository_page_has_the_same(few):
+def test_the_readme_has_claims_and_plots(few):
     text = (few[0] / "README.md").read_text()
     assert "| fig10: 2-Keys: GEM solves" in text
     assert "![The gridworlds](fig2.png)" in text
 
 
-def test_a_second_time_nothing_is_trained(few):
+def test_finished_runs_are_not_trained_again(few):
     out = few[0]
     before = {path: path.stat().st_mtime_ns for path in (out / "runs").glob("*.npz")}
-    standings = []
-    reproduce(Order(FEW, out, smoke=True), standings.append, lambda words: None)
-    assert standings == []
+    progress = []
+    reproduce(Options(FEW, out, smoke=True), progress.append, lambda line: None)
+    assert progress == []
     assert before == {path: path.stat().st_mtime_ns for path in (out / "runs").glob("*.npz")}
 
 
-def test_what_is_missing_makes_an_experiment_unfinished(tmp_path, monkeypatch):
-    """A run that cannot be made is told; the others are shown."""
-    broken = experiment_of("fig10")._replace(
-        sweep=lambda preset: {"GEM": made_up(map_text="no map", horizon=3).config}
-    )
-    monkeypatch.setattr(
-        "gemax.experiments.reproduction.experiment_of",
-        lambda name: broken if name == "fig10" else experiment_of(name),
-    )
-    made = reproduce(
-        Order(["fig10", "fig9"], tmp_path, smoke=True, jobs=1), lambda standing: None, lambda words: None
-    )
-    assert made.unfinished == ["fig10"]
-    assert len(made.failures) == 1
+def test_a_failed_run_is_reported_and_other_experiments_are_written(tmp_path, monkeypatch):
+    run = {"env_id": "two-rooms", "map_text": "no map", "horizon": 3}
+    broken = dataclasses.replace(EXPERIMENTS["fig10"], sweep={"GEM": run})
+    monkeypatch.setitem(EXPERIMENTS, "fig10", broken)
+    options = Options(["fig10", "fig9"], tmp_path, smoke=True, jobs=1)
+    result = reproduce(options, lambda progress: None, lambda line: None)
+    assert result.unfinished == ["fig10"]
+    assert len(result.failures) == 1
     assert (tmp_path / "fig9.png").exists()
 
 
-def test_the_report_of_an_empty_folder_is_none(tmp_path):
+def test_an_empty_folder_has_no_report(tmp_path):
     write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_more_to_say_comes_last(few, tmp_path):
+def test_more_md_is_appended_to_the_readme(few, tmp_path):
     (tmp_path / "fig2.json").write_bytes((few[0] / "fig2.json").read_bytes())
     (tmp_path / "fig2.png").write_bytes((few[0] / "fig2.png").read_bytes())
     (tmp_path / "more.md").write_text("## Other measurements\n")
@@ -109,48 +102,46 @@ def test_more_to_say_comes_last(few, tmp_path):
     assert (tmp_path / "README.md").read_text().endswith("## Other measurements\n")
 
 
-@pytest.mark.parametrize("name", list(MODULES))
-def test_every_experiment_has_words_and_a_sweep_of_five_seeds(name):
-    experiment = experiment_of(name)
-    assert experiment.name == name
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_every_experiment_has_a_title_a_claim_and_all_seeds(experiment):
     assert experiment.title
     assert experiment.claim.endswith(".")
-    for configs in configs_of(experiment, "laptop", smoke=False).values():
-        assert [config.seed for config in configs] == list(range(experiment.num_seeds))
+    for configs in seed_configs(experiment, "laptop").values():
+        assert [config.run.seed for config in configs] == list(range(experiment.num_seeds))
+    for configs in seed_configs(experiment, "laptop", num_seeds=3).values():
+        assert len(configs) == min(3, experiment.num_seeds)
 
 
-def test_the_paper_preset_reaches_every_run():
-    for config in experiment_of("fig4").sweep("paper").values():
-        assert (config.preset, config.updates, config.num_worlds) == ("paper", 100_000, 256)
+def test_the_paper_preset_is_used_in_every_run():
+    for config, *_ in seed_configs(EXPERIMENTS["fig4"], "paper").values():
+        assert (config.run.preset, config.run.updates, config.env.num_envs) == ("paper", 100_000, 256)
 
 
-def test_an_unknown_figure_is_refused_by_name(capsys):
+def test_an_unknown_figure_is_refused(capsys):
     assert main(["reproduce", "fig99"]) == 2
     assert "figure must be one of fig1, fig2" in capsys.readouterr().err
 
 
-def test_time_left_is_told_in_words():
-    def standing(share):
-        return Standing(1, 2, share, 1.0, ())
-
-    assert time_left(standing(0.0), 60.0) == "time left not known yet"
-    assert time_left(standing(0.5), 600.0) == "10 min left"
-    assert time_left(standing(0.1), 3600.0) == "9.0 h left"
+def test_time_left_is_in_minutes_or_hours():
+    assert time_left(0.0, 60.0) == "time left not known yet"
+    assert time_left(0.5, 600.0) == "10 min left"
+    assert time_left(0.1, 3600.0) == "9.0 h left"
 
 
-def test_exit_codes_tell_how_it_ended(tmp_path, capsys):
-    assert tell_outcome(Reproduction([], {}, [], None), tmp_path, smoke=False) == 0
-    assert tell_outcome(Reproduction([], {"run": "words"}, ["fig4"], None), tmp_path, smoke=False) == 1
-    assert tell_outcome(Reproduction([], {}, ["fig4"], 15), tmp_path, smoke=False) == 143
-    said = capsys.readouterr().out
-    assert "run could not be finished: words" in said
-    assert "Not complete yet: fig4. The same command goes on." in said
+def test_exit_code_depends_on_the_outcome(tmp_path, capsys):
+    assert print_outcome(Reproduction([], {}, [], None), tmp_path, smoke=False) == 0
+    assert print_outcome(Reproduction([], {"run": "message"}, ["fig4"], None), tmp_path, smoke=False) == 1
+    assert print_outcome(Reproduction([], {}, ["fig4"], 15), tmp_path, smoke=False) == 143
+    output = capsys.readouterr().out
+    assert "run failed: message" in output
+    assert "Not complete yet: fig4. Run the same command to continue." in output
 
 
 @pytest.mark.slow
-def test_everything_in_under_three_minutes(tmp_path):
+def test_the_smoke_test_takes_less_than_three_minutes(tmp_path):
     started = time.monotonic()
-    made = reproduce(Order(list(MODULES), tmp_path, smoke=True), lambda standing: None, lambda words: None)
-    assert made.failures == {}
-    assert made.unfinished == []
+    options = Options(list(EXPERIMENTS), tmp_path, smoke=True)
+    result = reproduce(options, lambda progress: None, lambda line: None)
+    assert result.failures == {}
+    assert result.unfinished == []
     assert time.monotonic() - started < 180

@@ -1,6 +1,5 @@
-"""Runs are made once, side by side, and go on where they were stopped."""
+"""The store trains missing runs once, in parallel, and resumes runs that were stopped."""
 
-import dataclasses
 import os
 import signal
 import threading
@@ -9,7 +8,7 @@ import time
 import pytest
 
 from gemax.experiments.experiment import SMOKE
-from gemax.experiments.store import Store, make_missing, shares_of_cores
+from gemax.experiments.store import RunStore, split_cores, train_missing
 from gemax.training.presets import configure
 
 SMALL = SMOKE | {"method": "none"}
@@ -21,87 +20,87 @@ def small(**changes):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("store"))
+    return RunStore(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")
-def made(store):
-    """Two good runs, one that is asked for twice, and one that cannot be."""
-    standings, finished = [], []
-    outcome = make_missing(
+def trained(store):
+    """Two good runs, one of them requested twice, and one that fails."""
+    progress, finished = [], []
+    outcome = train_missing(
         store,
-        [small(), small(), small(seed=1), dataclasses.replace(small(), world="nowhere")],
+        [small(), small(), small(seed=1), small().replace(env_id="nowhere")],
         2,
-        standings.append,
+        progress.append,
         lambda: finished.append(len(list(store.folder.glob("*.npz")))),
         quick=True,
     )
-    return outcome, standings, finished
+    return outcome, progress, finished
 
 
-def test_what_is_missing_is_made_once(store, made):
-    outcome, standings, finished = made
+def test_missing_runs_are_trained_once(store, trained):
+    outcome, progress, finished = trained
     assert outcome.stopped_by is None
     assert store.missing([small(), small(seed=1)]) == []
-    assert standings[-1].finished == standings[-1].of == 3
-    assert standings[-1].work_done == standings[-1].work
+    assert progress[-1].num_finished == progress[-1].num_runs == 3
+    assert progress[-1].fraction == 1.0
     assert finished[-1] == 2
 
 
-def test_a_record_has_the_run(store, made):
+def test_a_record_holds_the_run(store, trained):
     record = store.load(small(seed=1))
     assert record.config == small(seed=1)
     assert record.curves["update"].tolist() == [5, 10, 15, 20]
-    assert record.facts["status"] == "finished"
+    assert record.summary["status"] == "finished"
     assert 0 < record.entropy_share < 1
 
 
-def test_what_cannot_be_made_is_told_and_stops_nobody_else(made):
-    (words,) = made[0].failures.values()
-    assert "world must be one of" in words
+def test_a_failed_run_is_reported_and_others_continue(trained):
+    (message,) = trained[0].failures.values()
+    assert "environment must be one of" in message
 
 
-def test_nothing_is_left_of_what_is_finished(store, made):
+def test_folders_of_finished_runs_are_deleted(store, trained):
     left = {path.name.split("-")[0] for path in (store.folder / "unfinished").iterdir()}
     assert left == {"compiled", "nowhere"}
 
 
-def test_a_second_call_makes_nothing(store, made):
-    standings = []
-    assert make_missing(store, [small(), small(seed=1)], 2, standings.append) == ({}, None)
-    assert standings == []
+def test_a_second_call_trains_nothing(store, trained):
+    progress = []
+    assert train_missing(store, [small(), small(seed=1)], 2, progress.append) == ({}, None)
+    assert progress == []
 
 
-def test_a_stopped_run_goes_on_from_where_it_was(store):
+def test_a_stopped_run_keeps_its_checkpoint(store):
     config = small(seed=2, updates=100_000, updates_per_call=5)
-    metrics = store.unfinished(config) / "run" / "metrics.jsonl"
+    metrics = store.run_folder(config) / "run" / "metrics.jsonl"
 
-    def stop_when_it_runs():
+    def stop_after_the_first_metrics():
         while not metrics.exists() or metrics.stat().st_size == 0:
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=stop_when_it_runs, daemon=True).start()
-    outcome = make_missing(store, [config], 1, lambda standing: None, quick=True)
+    threading.Thread(target=stop_after_the_first_metrics, daemon=True).start()
+    outcome = train_missing(store, [config], 1, lambda progress: None, quick=True)
     assert outcome == ({}, signal.SIGINT)
-    assert list((store.unfinished(config) / "run" / "checkpoints").glob("update-*"))
+    assert list((store.run_folder(config) / "run" / "checkpoints").glob("update-*"))
     assert store.missing([config]) == [config]
 
 
-def test_two_at_a_time_in_one_folder_are_refused(store):
+def test_a_second_process_in_the_same_folder_is_refused(store):
     from gemax.runs.locks import locked
 
     with (
-        locked(store.folder / "unfinished" / "making.lock"),
+        locked(store.unfinished / "training.lock"),
         pytest.raises(ValueError, match="is locked by pid"),
     ):
-        make_missing(store, [small(seed=9)], 1, lambda standing: None)
+        train_missing(store, [small(seed=9)], 1, lambda progress: None)
 
 
-def test_cores_are_shared_out():
+def test_cores_are_divided_between_jobs():
     cores = sorted(os.sched_getaffinity(0))
-    assert shares_of_cores(1) == [cores]
-    assert sorted(core for share in shares_of_cores(len(cores)) for core in share) == cores
-    assert len(shares_of_cores(5)) == 5
+    assert split_cores(1) == [cores]
+    assert sorted(core for share in split_cores(len(cores)) for core in share) == cores
+    assert len(split_cores(5)) == 5
     with pytest.raises(ValueError, match="jobs must be at least 1; got 0"):
-        shares_of_cores(0)
+        split_cores(0)

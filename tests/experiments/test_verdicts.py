@@ -1,17 +1,15 @@
-"""Each figure's verdicts follow its numbers, either way."""
+"""The verdicts of each figure follow from its numbers."""
 
 import numpy as np
 import pytest
-from tests.experiments.made_up import made_up, seeds_of
+from tests.experiments.fake import fake_seeds
 
-from gemax.experiments import beyond, fig3, fig4, fig5, fig6, fig7, fig10, passing
-from gemax.experiments.measures import random_policy_visits
-from gemax.worlds.registry import make_world
+from gemax.experiments import ablations, extensions, fig3, fig4, fig5, fig6, fig7, fig10
+from gemax.experiments.measures import finite_env, random_policy_visits
 
-FINITE = make_world("two-rooms").finite
-assert FINITE is not None
+FINITE = finite_env("two-rooms")
 STEPS_APART = FINITE.distances.astype(np.float32)
-"""An embedding whose distances have the order of the steps on the map: the distances to all squares."""
+"""An embedding of cells by their distances to all cells. Its distances are ordered like the steps on the map."""
 
 
 def verdicts(claims):
@@ -19,9 +17,9 @@ def verdicts(claims):
 
 
 def embedded(table, noises=1):
-    """A table of squares as an embedding of the table of observations, which holds each square once."""
+    """Converts an embedding of cells to an embedding of the observation table."""
     rows = np.empty((len(FINITE.observation_table), table.shape[-1]), np.float32)
-    rows[FINITE.rows_of_states] = table[FINITE.model.square]
+    rows[FINITE.observation_of_state] = table[FINITE.model.cell]
     return np.repeat(rows[None], noises, axis=0)
 
 
@@ -33,10 +31,10 @@ def embedded(table, noises=1):
         (30, 30, 31, "holds", "does not hold"),
     ],
 )
-def test_fig3(gem, oracle, slow, level, faster):
+def test_fig3_claims_follow_the_solving_times(gem, oracle, slow, level, faster):
     times = {"GEM": gem, "oracle, n = 1": oracle, "oracle, n = 5": slow, "oracle, n = 10": slow}
     found = verdicts(
-        fig3.claims_of("two-rooms", {label: at + np.arange(5.0) / 10 for label, at in times.items()})
+        fig3.decide_claims("two-rooms", {label: at + np.arange(5.0) / 10 for label, at in times.items()})
     )
     assert found == {
         "fig3-two-rooms-level-with-n-1": level,
@@ -47,130 +45,129 @@ def test_fig3(gem, oracle, slow, level, faster):
 
 def runs_of_fig4(**solved_at):
     return {
-        f"{world}: {label}": seeds_of(made_up, solved_at=solved_at[method.replace("-", "_")])
-        for world in fig4.WORLDS
-        for label, method in fig4.METHODS.items()
+        f"{env}: {label}": fake_seeds(solved_at=solved_at[method.replace("-", "_")])
+        for env in fig4.ENV_IDS
+        for method, label in fig4.TITLES.items()
     }
 
 
-def test_fig4_where_all_is_as_the_paper_says():
-    shown = fig4.show(runs_of_fig4(gem=20, rnd=80, ngu=None, ngu_rnd=40))
-    found = verdicts(shown.claims)
+def test_fig4_claims_hold_if_gem_is_fastest():
+    result = fig4.analyse(runs_of_fig4(gem=20, rnd=80, ngu=None, ngu_rnd=40))
+    found = verdicts(result.claims)
     assert found.pop("fig4-sixteen-leaves-rnd-unsteady")
     assert {name for name, verdict in found.items() if verdict != "holds"} <= {
-        f"fig4-{world}-rnd-unsteady" for world in fig4.WORLDS
+        f"fig4-{env}-rnd-unsteady" for env in fig4.ENV_IDS
     }
-    assert "| GEM | 20 of 20 |" in shown.table
+    assert "| GEM | 20 of 20 |" in result.table
 
 
-def test_fig4_where_nothing_is():
-    shown = fig4.show(runs_of_fig4(gem=None, rnd=20, ngu=20, ngu_rnd=None))
-    found = verdicts(shown.claims)
+def test_fig4_claims_fail_if_gem_solves_nothing():
+    result = fig4.analyse(runs_of_fig4(gem=None, rnd=20, ngu=20, ngu_rnd=None))
+    found = verdicts(result.claims)
     for name in ("ngu-misses-leaves", "ngu-rnd-solves-all", "gem-solves-all", "two-rooms-gem-as-fast-as-rnd"):
         assert found[f"fig4-{name}"] == "does not hold", name
 
 
 def runs_of_fig5(noisy, without):
     runs = {
-        "with AR, noiseless": seeds_of(made_up, solved_at=20),
-        "with AR, noisy": seeds_of(made_up, solved_at=noisy),
-        "without AR, noiseless": seeds_of(made_up, solved_at=20),
+        "with AR, noiseless": fake_seeds(solved_at=20),
+        "with AR, noisy": fake_seeds(solved_at=noisy),
+        "without AR, noiseless": fake_seeds(solved_at=20),
     }
     random = random_policy_visits(FINITE)
     entropy = -(random * np.log(random)).sum() / 4.25
-    runs["without AR, noisy"] = seeds_of(made_up, solved_at=without, share=0.9 if without else entropy)
+    runs["without AR, noisy"] = fake_seeds(solved_at=without, share=0.9 if without else entropy)
     return runs
 
 
-def test_fig5_either_way():
-    assert set(verdicts(fig5.show(runs_of_fig5(noisy=22, without=None)).claims).values()) == {"holds"}
-    other = verdicts(fig5.show(runs_of_fig5(noisy=90, without=10)).claims)
+def test_fig5_claims_hold_or_fail():
+    assert set(verdicts(fig5.analyse(runs_of_fig5(noisy=22, without=None)).claims).values()) == {"holds"}
+    other = verdicts(fig5.analyse(runs_of_fig5(noisy=90, without=10)).claims)
     assert set(other.values()) == {"does not hold"}
 
 
-def test_fig6_either_way():
+def test_fig6_claims_hold_or_fail():
     random = np.random.default_rng(0).normal(size=(71, 8)).astype(np.float32)
     labels = list(runs_of_fig5(20, None))
-    good = {label: seeds_of(made_up, embedding=embedded(STEPS_APART, 2)) for label in labels[:2]}
-    bad = {label: seeds_of(made_up, embedding=embedded(random, 2)) for label in labels[2:]}
-    assert set(verdicts(fig6.show(good | bad).claims).values()) == {"holds"}
+    good = {label: fake_seeds(embedding=embedded(STEPS_APART, 2)) for label in labels[:2]}
+    bad = {label: fake_seeds(embedding=embedded(random, 2)) for label in labels[2:]}
+    assert set(verdicts(fig6.analyse(good | bad).claims).values()) == {"holds"}
     swapped = dict(zip(labels, [*bad.values(), *good.values()], strict=True))
-    assert set(verdicts(fig6.show(swapped).claims).values()) == {"does not hold"}
+    assert set(verdicts(fig6.analyse(swapped).claims).values()) == {"does not hold"}
 
 
-def test_fig7_either_way():
-    edge = fig7.boundary_squares(FINITE)
-    # Every square of the bottleneck and around the two rooms, and none within them.
+def test_fig7_claims_hold_or_fail():
+    edge = fig7.boundary_cells(FINITE)
+    # The bottleneck and the outermost cells of both rooms.
     assert edge.sum() == 2 * (2 * 7 + 2 * 5 - 4) + 1
     at_the_edge, even = np.where(edge, 2.0, 1.0), np.ones(71)
     path = np.where(np.arange(71) < 22, 5.0, 0.1)
     looks = {"coarse": (2.0, path), "medium": (3.0, at_the_edge), "fine": (4.0, even)}
     runs = {
-        f"{name}, {task}": seeds_of(made_up, entropy=entropy, visits=visits)
+        f"{name}, {task}": fake_seeds(entropy=entropy, visits=visits)
         for name, (entropy, visits) in looks.items()
-        for task in fig7.TASKS
+        for task in (fig7.WITH_REWARD, fig7.REWARD_FREE)
     }
-    assert set(verdicts(fig7.show(runs).claims).values()) == {"holds"}
+    assert set(verdicts(fig7.analyse(runs).claims).values()) == {"holds"}
     swapped = runs | {
         f"{one}, {task}": runs[f"{other}, {task}"]
         for one, other in (("coarse", "fine"), ("fine", "coarse"), ("medium", "medium"))
-        for task in fig7.TASKS
+        for task in (fig7.WITH_REWARD, fig7.REWARD_FREE)
     }
-    assert set(verdicts(fig7.show(swapped).claims).values()) == {"does not hold", "holds"}
+    assert set(verdicts(fig7.analyse(swapped).claims).values()) == {"does not hold", "holds"}
 
 
-def test_two_keys_has_one_way_steps_only_where_something_is_taken():
-    facts = fig10.situations()
-    taken = facts.group[facts.one_way]
-    is_end = facts.is_terminal[facts.one_way[:, 1]]
+def test_one_way_steps_of_two_keys_remove_something_or_end_the_episode():
+    states = fig10.two_keys_states()
+    taken = states.configuration[states.one_way]
+    is_end = states.is_terminal[states.one_way[:, 1]]
     assert ((taken[:, 0] != taken[:, 1]) | is_end).all()
-    assert (facts.group[facts.two_way[:, 0]] == facts.group[facts.two_way[:, 1]]).all()
-    assert facts.names[0] == "nothing yet"
-    assert "upper key, lower key, door open" in facts.names
+    assert (states.configuration[states.two_way[:, 0]] == states.configuration[states.two_way[:, 1]]).all()
+    assert states.names[0] == "nothing"
+    assert "upper key, lower key, door" in states.names
 
 
-def test_fig10_where_configurations_are_far_apart():
-    facts = fig10.situations()
-    finite = make_world("two-keys").finite
-    assert finite is not None
-    places = finite.square_positions[facts.square].astype(np.float32)
-    states = np.concatenate([places, 100.0 * np.eye(len(facts.names))[facts.group]], axis=1)
-    states[facts.is_terminal] += 500.0
-    table = np.zeros((1, len(finite.observation_table), states.shape[1]), np.float32)
-    table[0, facts.row] = states
-    good = seeds_of(made_up, world="two-keys", solved_at=20, embedding=table)
-    assert set(verdicts(fig10.claims_of(good, facts)).values()) == {"holds"}
+def test_fig10_claims_hold_if_configurations_are_far_apart():
+    states = fig10.two_keys_states()
+    finite = finite_env("two-keys")
+    cells = finite.cell_positions[states.cell].astype(np.float32)
+    points = np.concatenate([cells, 100.0 * np.eye(len(states.names))[states.configuration]], axis=1)
+    points[states.is_terminal] += 500.0
+    table = np.zeros((1, len(finite.observation_table), points.shape[1]), np.float32)
+    table[0, states.row] = points
+    good = fake_seeds(env="two-keys", solved_at=20, embedding=table)
+    assert set(verdicts(fig10.decide_claims(good, states)).values()) == {"holds"}
     flat = np.zeros_like(table)
-    flat[0, facts.row, :2] = places
-    bad = seeds_of(made_up, world="two-keys", embedding=flat)
-    found = verdicts(fig10.claims_of(bad, facts))
+    flat[0, states.row, :2] = cells
+    bad = fake_seeds(env="two-keys", embedding=flat)
+    found = verdicts(fig10.decide_claims(bad, states))
     assert found["fig10-solved"] == found["fig10-configurations-apart"] == "does not hold"
 
 
-def test_claims_in_passing_either_way():
+def first_verdict(analyse, experiment, *groups):
+    """Returns the verdict on the first claim, with these groups of records in the order of the sweep."""
+    return analyse(dict(zip(experiment.sweep, groups, strict=True))).claims[0].verdict
+
+
+def test_ablation_claims_hold_or_fail():
     random = np.random.default_rng(0).normal(size=(71, 8)).astype(np.float32)
-    good = seeds_of(made_up, solved_at=20, embedding=embedded(STEPS_APART))
-    bad = seeds_of(made_up, embedding=embedded(random))
-    assert set(verdicts(passing.show_q({"q = 1": bad, "q = 2": bad, "q = 4": good}).claims).values()) == {
-        "holds"
-    }
-    assert set(verdicts(passing.show_q({"q = 1": good, "q = 2": bad, "q = 4": bad}).claims).values()) == {
-        "does not hold"
-    }
-    labels = [f"{how}, {name}" for how in (passing.NORMALISED, passing.RAW) for name in passing.RESOLUTIONS]
-    runs = dict(zip(labels, [good] * 3 + [good, good, bad], strict=True))
-    assert passing.show_normalisation(runs).claims[0].verdict == "holds"
-    runs = dict(zip(labels, [good, good, bad] + [good] * 3, strict=True))
-    assert passing.show_normalisation(runs).claims[0].verdict == "does not hold"
+    good = fake_seeds(solved_at=20, embedding=embedded(STEPS_APART))
+    bad = fake_seeds(embedding=embedded(random))
+    for groups, verdict in (([bad, bad, good], "holds"), ([good, bad, bad], "does not hold")):
+        runs = dict(zip(ablations.EXPONENT.sweep, groups, strict=True))
+        assert set(verdicts(ablations.analyse_q(runs).claims).values()) == {verdict}
+    normalisation = ablations.analyse_normalisation, ablations.NORMALISATION
+    assert first_verdict(*normalisation, good, good, good, good, good, bad) == "holds"
+    assert first_verdict(*normalisation, good, good, bad, good, good, good) == "does not hold"
 
 
-def test_claims_beyond_either_way():
-    good, bad = seeds_of(made_up, solved_at=20, share=0.99), seeds_of(made_up, share=0.5)
-    tsallis = beyond.show_tsallis({"α = 0": good, "α = 1": bad})
-    assert verdicts(tsallis.claims) == {"beyond-tsallis-0": "holds", "beyond-tsallis-1": "does not hold"}
-    assert beyond.show_negatives({beyond.EXACT: good, beyond.SAMPLED: bad}).claims[0].verdict == "holds"
-    assert (
-        beyond.show_negatives({beyond.EXACT: bad, beyond.SAMPLED: good}).claims[0].verdict == "does not hold"
-    )
-    assert beyond.show_ceiling(dict.fromkeys(beyond.METHODS, good)).claims[0].verdict == "holds"
-    assert beyond.show_ceiling(dict.fromkeys(beyond.METHODS, bad)).claims[0].verdict == "does not hold"
+def test_extension_claims_hold_or_fail():
+    good, bad = fake_seeds(solved_at=20, share=0.99), fake_seeds(share=0.5)
+    tsallis = verdicts(extensions.analyse_tsallis({"α = 0": good, "α = 1": bad}).claims)
+    assert tsallis == {"extension-tsallis-0": "holds", "extension-tsallis-1": "does not hold"}
+    negatives = extensions.analyse_negatives, extensions.NEGATIVES
+    assert first_verdict(*negatives, good, bad) == "holds"
+    assert first_verdict(*negatives, bad, good) == "does not hold"
+    ceiling = extensions.analyse_ceiling, extensions.CEILING
+    assert first_verdict(*ceiling, *[good] * 6) == "holds"
+    assert first_verdict(*ceiling, *[bad] * 6) == "does not hold"

@@ -1,4 +1,4 @@
-"""A single world behaves as Gymnasium and Stable-Baselines3 expect of an environment."""
+"""Single environments behave as Gymnasium and Stable-Baselines3 expect."""
 
 import copy
 import json
@@ -17,28 +17,28 @@ from gymnasium.utils.seeding import np_random
 from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines3
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from gemax.integrations import window
-from gemax.integrations.gymnasium import WorldEnv
-from gemax.integrations.registration import NAMES, environment_id, register_worlds
-from gemax.worlds.registry import GRIDWORLDS, WORLDS
+from gemax.envs.registry import ENVS, make_env
+from gemax.integrations import render_window
+from gemax.integrations.gymnasium import GemaxEnv
+from gemax.integrations.registration import gymnasium_id, register_envs
 
-IDS = [environment_id(name) for name in WORLDS]
-GRIDWORLD_IDS = [environment_id(name) for name in GRIDWORLDS]
+IDS = [gymnasium_id(name) for name in ENVS]
+GRIDWORLD_IDS = [gymnasium_id(name) for name, row in ENVS.items() if row.is_gridworld]
 UP, DOWN, LEFT, RIGHT = 1, 2, 3, 4
 NO_OP = 0
-WAY_TO_THE_REWARD = [RIGHT] * 6 + [DOWN] * 10 + [LEFT] * 6
-"""Of 2-Rooms: along the first row, down through the bottleneck, along the last row."""
+PATH_TO_REWARD = [RIGHT] * 6 + [DOWN] * 10 + [LEFT] * 6
+"""In 2-Rooms: along the first row, down through the bottleneck, along the last row."""
 CORRIDOR = "S..G\n"
 
 
 @pytest.fixture(scope="module")
 def two_rooms():
-    """One environment for many tests: each starts with a reset."""
-    return gymnasium.make("gemax/TwoRooms-v0", observation="squares", render_mode="rgb_array")
+    """One environment for many tests. Each test starts with a reset."""
+    return gymnasium.make("gemax/TwoRooms-v0", observation="cells", render_mode="rgb_array")
 
 
 def walk(env, actions):
-    """The outcomes of actions, without those after the end."""
+    """Returns the results of actions up to the end of the episode."""
     outcomes = []
     for action in actions:
         outcomes.append(env.step(action))
@@ -57,41 +57,35 @@ def assert_equal_outcomes(first, second):
 # Registration
 
 
-def test_the_names_that_are_registered_are_those_of_the_worlds():
-    assert (*WORLDS, "map") == NAMES
+def test_every_environment_is_registered_under_its_name_in_camel_case():
+    ids = {"gemax/TwoRooms-v0", "gemax/TwoRoomsNoisy-v0", "gemax/CartpoleSwingup-v0", "gemax/Map-v0"}
+    assert ids <= set(gymnasium.registry)
+    assert {*IDS, "gemax/Map-v0"} == {name for name in gymnasium.registry if name.startswith("gemax/")}
 
 
-def test_ids_are_the_names_in_camel_case():
-    assert [environment_id(name) for name in ("two-rooms-noisy", "cartpole-swingup", "map")] == [
-        "gemax/TwoRoomsNoisy-v0",
-        "gemax/CartpoleSwingup-v0",
-        "gemax/Map-v0",
-    ]
-
-
-def test_registration_loads_neither_jax_nor_a_world():
+def test_registration_imports_neither_jax_nor_an_environment():
     code = (
         "import sys, gymnasium\n"
-        "from gemax.integrations.registration import register_worlds\n"
-        "register_worlds()\n"
-        "assert gymnasium.spec('gemax/TwoRooms-v0').kwargs == {'world': 'two-rooms'}\n"
-        "sys.exit('jax' in sys.modules or 'gemax.worlds' in sys.modules)"
+        "from gemax.integrations.registration import register_envs\n"
+        "register_envs()\n"
+        "assert gymnasium.spec('gemax/TwoRooms-v0').kwargs == {'env_id': 'two-rooms'}\n"
+        "sys.exit('jax' in sys.modules or 'gemax.envs.gridworld' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 def test_registration_may_be_repeated():
-    register_worlds()  # a warning would be an error
+    register_envs()  # Gymnasium would warn, and warnings are errors
 
 
 def test_an_id_may_name_the_module_that_registers_it():
     env = gymnasium.make("gemax.integrations.gymnasium:gemax/TwoRooms-v0")
-    assert isinstance(env.unwrapped, WorldEnv)
+    assert isinstance(env.unwrapped, GemaxEnv)
 
 
 @pytest.mark.parametrize("convert", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_a_spec_survives_copies_and_makes_the_same_environment(convert):
-    spec = gymnasium.make("gemax/TwoRooms-v0", observation="squares").spec
+    spec = gymnasium.make("gemax/TwoRooms-v0", observation="cells").spec
     assert convert(spec) == spec
     assert gymnasium.make(convert(spec)).observation_space.shape == (9, 7, 3)
 
@@ -99,31 +93,31 @@ def test_a_spec_survives_copies_and_makes_the_same_environment(convert):
 def test_a_spec_survives_json():
     spec = gymnasium.make("gemax/CartpoleSwingup-v0", height_threshold=0.5).spec
     again = gymnasium.envs.registration.EnvSpec.from_json(spec.to_json())
-    assert json.loads(spec.to_json())["kwargs"] == {"world": "cartpole-swingup", "height_threshold": 0.5}
+    assert json.loads(spec.to_json())["kwargs"] == {"env_id": "cartpole-swingup", "height_threshold": 0.5}
     assert gymnasium.make(again).unwrapped._compiled is gymnasium.make(spec).unwrapped._compiled
 
 
-def test_gymnasium_adds_no_time_limit_of_its_own(two_rooms):
+def test_gymnasium_adds_no_time_limit(two_rooms):
     assert two_rooms.spec.max_episode_steps is None
-    assert two_rooms.unwrapped.world.horizon == 30
+    assert two_rooms.unwrapped.jax_env.spec.horizon == 30
 
 
-# The checkers of others
+# Checkers of other libraries
 
 
 @pytest.mark.parametrize("environment", IDS)
-def test_gymnasium_finds_no_fault(environment):
+def test_gymnasium_check_env_passes(environment):
     check_env(gymnasium.make(environment).unwrapped)
 
 
 @pytest.mark.parametrize("environment", IDS)
-def test_stable_baselines3_finds_no_fault(environment):
+def test_stable_baselines3_check_env_passes(environment):
     check_env_for_stable_baselines3(gymnasium.make(environment))
 
 
 @pytest.mark.parametrize("environment", GRIDWORLD_IDS)
-def test_stable_baselines3_remarks_only_on_the_size_of_small_images(environment):
-    env = gymnasium.make(environment, observation="squares")
+def test_stable_baselines3_warns_only_about_the_size_of_small_images(environment):
+    env = gymnasium.make(environment, observation="cells")
     check_env(env.unwrapped)
     with warnings.catch_warnings(record=True) as remarks:
         warnings.simplefilter("always")
@@ -133,10 +127,10 @@ def test_stable_baselines3_remarks_only_on_the_size_of_small_images(environment)
     ]
 
 
-def test_stable_baselines3_is_told_of_the_terminal_observation_and_of_truncation(two_rooms):
+def test_stable_baselines3_gets_the_terminal_observation_and_the_truncation(two_rooms):
     two_rooms.reset(seed=0)
     last = walk(two_rooms, [RIGHT] * 30)[-1][0]
-    vector = DummyVecEnv([lambda: gymnasium.make("gemax/TwoRooms-v0", observation="squares")])
+    vector = DummyVecEnv([lambda: gymnasium.make("gemax/TwoRooms-v0", observation="cells")])
     first = vector.reset()
     for _ in range(30):
         observations, _, is_over, infos = vector.step(np.array([RIGHT]))
@@ -162,17 +156,17 @@ def test_every_observation_of_an_episode_lies_in_the_space(environment):
         assert (outcome[0].dtype, outcome[0].shape) == (space.dtype, space.shape)
 
 
-def test_reaching_the_reward_terminates_and_shows_the_terminal_observation(two_rooms):
+def test_reaching_the_reward_terminates_and_returns_the_terminal_observation(two_rooms):
     two_rooms.reset(seed=0)
-    outcomes = walk(two_rooms, WAY_TO_THE_REWARD)
+    outcomes = walk(two_rooms, PATH_TO_REWARD)
     assert [outcome[1:4] for outcome in outcomes] == [(0.0, False, False)] * 21 + [(1.0, True, False)]
     before, last = outcomes[-2][0], outcomes[-1][0]
-    # The agent has left its square for that of the reward, in the lower left corner.
+    # The agent moved to the cell of the reward, in the lower left corner.
     changed = np.argwhere((before[3:] != last[3:]).any(axis=-1))
     np.testing.assert_array_equal(changed, [[4, 0], [4, 1]])
 
 
-def test_the_clock_truncates(two_rooms):
+def test_the_horizon_truncates(two_rooms):
     two_rooms.reset(seed=0)
     outcomes = walk(two_rooms, [NO_OP] * 40)
     assert [outcome[2:4] for outcome in outcomes] == [(False, False)] * 29 + [(False, True)]
@@ -184,35 +178,36 @@ def test_a_reward_on_the_last_step_terminates_and_does_not_truncate():
     assert walk(env, [RIGHT] * 3)[-1][1:4] == (1.0, True, False)
 
 
-def test_without_reward_only_the_clock_ends_an_episode():
-    env = gymnasium.make("gemax/TwoRooms-v0", observation="squares", reward_free=True)
+def test_reward_free_episodes_end_only_at_the_horizon():
+    env = gymnasium.make("gemax/TwoRooms-v0", observation="cells", reward_free=True)
     env.reset(seed=0)
-    outcomes = walk(env, WAY_TO_THE_REWARD + [NO_OP] * 10)
+    outcomes = walk(env, PATH_TO_REWARD + [NO_OP] * 10)
     assert sum(outcome[1] for outcome in outcomes) == 0
     assert [outcome[2:4] for outcome in outcomes] == [(False, False)] * 29 + [(False, True)]
 
 
 def test_the_same_seed_gives_the_same_episodes():
-    env = gymnasium.make("gemax/TwoRoomsNoisy-v0", observation="squares")
+    env = gymnasium.make("gemax/TwoRoomsNoisy-v0", observation="cells")
     runs = []
     for _ in range(2):
         first, first_info = env.reset(seed=5)
-        outcomes = [(first, first_info), *walk(env, WAY_TO_THE_REWARD)]
+        outcomes = [(first, first_info), *walk(env, PATH_TO_REWARD)]
         second, second_info = env.reset()
         runs.append([*outcomes, (second, second_info), *walk(env, [NO_OP] * 5)])
     assert_equal_outcomes(*runs)
 
 
-def test_without_a_seed_the_generator_goes_on():
+def test_without_a_seed_the_generator_continues():
     env = gymnasium.make("gemax/CartpoleSwingup-v0")
     starts = [env.reset(seed=5)[0], env.reset()[0], env.reset()[0], env.reset(seed=6)[0]]
     assert len({start.tobytes() for start in starts}) == 4
 
 
-def test_an_episode_follows_from_its_seed_as_documented():
-    """The rule that single and vectorised environments share, written once more."""
-    env, world = gymnasium.make("gemax/TwoRoomsNoisy-v0", observation="squares"), WORLDS["two-rooms-noisy"]
-    reset, step = jax.jit(world("squares").reset), jax.jit(world("squares").step)
+def test_an_episode_follows_from_its_seed_by_the_documented_rule():
+    """Recomputes the keys of an episode independently. Single and vector environments share this rule."""
+    env = gymnasium.make("gemax/TwoRoomsNoisy-v0", observation="cells")
+    jax_env = make_env("two-rooms-noisy", observation="cells")
+    reset, step = jax.jit(jax_env.reset), jax.jit(jax_env.step)
     words = np_random(11)[0].integers(2**32, size=2, dtype=np.uint32)
 
     def key(draw):
@@ -225,15 +220,15 @@ def test_an_episode_follows_from_its_seed_as_documented():
         np.testing.assert_array_equal(env.step(action)[0], timestep.observation)
 
 
-def test_info_tells_square_and_state_of_finite_worlds():
+def test_info_has_cell_and_state_of_finite_environments():
     env = gymnasium.make("gemax/Map-v0", map=CORRIDOR, horizon=8)
     infos = [env.reset(seed=0)[1]] + [outcome[4] for outcome in walk(env, [RIGHT, LEFT, RIGHT, RIGHT])]
-    assert [info["square"] for info in infos] == [0, 1, 0, 1, 2]
+    assert [info["cell"] for info in infos] == [0, 1, 0, 1, 2]
     assert [info["state"] for info in infos] == [0, 1, 0, 1, 2]
     assert gymnasium.make("gemax/MountainCar-v0").reset(seed=0)[1] == {}
 
 
-def test_observations_are_the_callers_to_keep_and_to_change(two_rooms):
+def test_observations_are_writable_copies(two_rooms):
     first, _ = two_rooms.reset(seed=0)
     kept = first.copy()
     second = two_rooms.step(RIGHT)[0]
@@ -242,8 +237,8 @@ def test_observations_are_the_callers_to_keep_and_to_change(two_rooms):
     assert two_rooms.step(NO_OP)[0].any()
 
 
-def test_a_copy_goes_on_from_the_middle_of_an_episode():
-    env = gymnasium.make("gemax/TwoRoomsNoisy-v0", observation="squares")
+def test_a_copy_continues_from_the_middle_of_an_episode():
+    env = gymnasium.make("gemax/TwoRoomsNoisy-v0", observation="cells")
     env.reset(seed=1)
     walk(env, [RIGHT] * 4)
     copies = copy.deepcopy(env), pickle.loads(pickle.dumps(env))
@@ -256,20 +251,20 @@ def test_a_copy_goes_on_from_the_middle_of_an_episode():
 # Speed
 
 
-def test_environments_of_a_world_share_what_is_compiled():
+def test_environments_with_the_same_settings_share_their_compiled_functions():
     settings = {"map": "S.G\n", "horizon": 4}
     environments = [gymnasium.make("gemax/Map-v0", **settings).unwrapped for _ in range(5)]
     for env in environments:
         env.reset(seed=0)
         env.step(RIGHT)
     assert len({id(env._compiled) for env in environments}) == 1
-    assert environments[0]._compiled.proceed._cache_size() == 1
+    assert environments[0]._compiled.step._cache_size() == 1
 
 
 # Errors
 
 
-def test_an_episode_that_is_over_takes_no_step(two_rooms):
+def test_step_after_the_end_of_an_episode_is_an_error(two_rooms):
     two_rooms.reset(seed=0)
     walk(two_rooms, [NO_OP] * 30)
     with pytest.raises(ResetNeeded, match=r"episode is over: call reset\(\)"):
@@ -278,8 +273,8 @@ def test_an_episode_that_is_over_takes_no_step(two_rooms):
     two_rooms.step(NO_OP)
 
 
-def test_there_is_nothing_to_step_or_to_see_before_the_first_reset():
-    env = WorldEnv("two-rooms", render_mode="rgb_array")
+def test_step_and_render_before_the_first_reset_are_errors():
+    env = GemaxEnv("two-rooms", render_mode="rgb_array")
     with pytest.raises(ResetNeeded, match=r"call reset\(\) first"):
         env.step(0)
     with pytest.raises(ResetNeeded, match=r"call reset\(\) first"):
@@ -287,9 +282,9 @@ def test_there_is_nothing_to_step_or_to_see_before_the_first_reset():
 
 
 @pytest.mark.parametrize("action", [RIGHT, np.int64(RIGHT), np.int32(RIGHT), np.array(RIGHT)])
-def test_an_action_may_be_any_kind_of_whole_number(two_rooms, action):
+def test_an_action_may_be_any_kind_of_integer(two_rooms, action):
     _, info = two_rooms.reset(seed=0)
-    assert two_rooms.step(action)[4]["square"] == info["square"] + 1
+    assert two_rooms.step(action)[4]["cell"] == info["cell"] + 1
 
 
 @pytest.mark.parametrize("action", [7, -1, np.int64(5)])
@@ -304,7 +299,7 @@ def test_an_action_out_of_range_is_refused(two_rooms, action):
     [
         (
             "TwoRooms",
-            {"observations": "squares"},
+            {"observations": "cells"},
             "it has observation, reward_free. Did you mean observation?",
         ),
         (
@@ -314,19 +309,19 @@ def test_an_action_out_of_range_is_refused(two_rooms, action):
         ),
         ("TwoRooms", {"reward_free": "no"}, "reward_free must be True or False; got 'no'."),
         ("CartpoleSwingup", {"height_threshold": "0.5"}, "height_threshold must be a number; got '0.5'."),
-        ("TwoRooms", {"world": "two-room"}, "got 'two-room'. Did you mean two-rooms?"),
+        ("TwoRooms", {"env_id": "two-room"}, "got 'two-room'. Did you mean two-rooms?"),
         ("Map", {"horizon": 40}, "gemax/Map-v0 needs the setting 'map'."),
         ("Map", {"map": CORRIDOR, "horizon": 2}, "this G cannot be reached in less than 3 steps"),
         ("Map", {"map": "nowhere.txt", "horizon": 2}, "there is no map file nowhere.txt."),
     ],
 )
-def test_a_wrong_setting_is_refused_with_what_is_right(environment, settings, message):
+def test_a_wrong_setting_is_refused_with_the_right_ones(environment, settings, message):
     with pytest.raises(ValueError, match=r".") as error:
         gymnasium.make(f"gemax/{environment}-v0", **settings)
     assert message in str(error.value)
 
 
-def test_settings_reach_the_world():
+def test_settings_reach_the_environment():
     env = gymnasium.make("gemax/CartpoleSwingup-v0", x_threshold=0.1)
     env.reset(seed=0)
     assert walk(env, [2] * 60)[-1][2:4] == (True, False)
@@ -338,72 +333,72 @@ def test_a_map_is_read_again_when_its_file_has_changed(tmp_path):
     for width in (4, 6):
         file.write_text("S" + "." * (width - 2) + "G\n")
         for path in (file, str(file)):
-            env = gymnasium.make("gemax/Map-v0", map=path, horizon=10, observation="squares")
+            env = gymnasium.make("gemax/Map-v0", map=path, horizon=10, observation="cells")
             assert env.observation_space.shape == (3, width, 3)
 
 
-# Pictures
+# Rendering
 
 
 @pytest.mark.parametrize("environment", IDS)
-def test_the_picture_is_that_of_the_state(environment):
+def test_render_returns_the_image_of_the_state(environment):
     env = gymnasium.make(environment, render_mode="rgb_array")
     env.reset(seed=0)
     env.step(2)
-    picture = env.render()
-    assert picture.dtype == np.uint8
-    np.testing.assert_array_equal(picture, env.unwrapped.world.picture(env.unwrapped._moment.state))
+    render = env.render()
+    assert render.dtype == np.uint8
+    np.testing.assert_array_equal(render, env.unwrapped.jax_env.render(env.unwrapped._episode.state))
 
 
-def test_the_picture_follows_the_agent(two_rooms):
+def test_the_image_follows_the_agent(two_rooms):
     two_rooms.reset(seed=0)
     before = two_rooms.render()
     two_rooms.step(RIGHT)
     changed = np.argwhere((two_rooms.render() != before).any(axis=-1)) // 24
-    # A frame of one square surrounds the map, so the first square is (1, 1).
+    # The map has a border of one cell, so the first cell is (1, 1).
     np.testing.assert_array_equal(np.unique(changed, axis=0), [[1, 1], [1, 2]])
 
 
-def test_pictures_may_be_collected():
+def test_rgb_array_list_collects_images():
     env = gymnasium.make("gemax/TwoRooms-v0", render_mode="rgb_array_list")
     env.reset(seed=0)
     env.step(RIGHT)
     assert len(env.render()) == 2
 
 
-def test_without_a_render_mode_there_is_no_picture_but_a_word_of_advice():
-    env = WorldEnv("two-rooms")
+def test_render_without_a_render_mode_warns_and_returns_none():
+    env = GemaxEnv("two-rooms")
     with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
         assert env.render() is None
 
 
 def test_an_unknown_render_mode_is_refused():
     with pytest.raises(UnsupportedMode, match="must be 'rgb_array', 'human' or None; got 'ansi'"):
-        WorldEnv("two-rooms", render_mode="ansi")
+        GemaxEnv("two-rooms", render_mode="ansi")
 
 
-def test_a_window_without_pygame_is_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(window, "find_spec", lambda name: None)
+def test_a_window_without_pygame_is_refused(monkeypatch):
+    monkeypatch.setattr(render_window, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedMode, match=r"pip install pygame-ce.*render_mode='rgb_array'"):
         gymnasium.make("gemax/TwoRooms-v0", render_mode="human")
-    assert WorldEnv("two-rooms").metadata["render_modes"] == ["rgb_array"]
+    assert GemaxEnv("two-rooms").metadata["render_modes"] == ["rgb_array"]
 
 
-def test_a_window_without_a_screen_is_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(window, "find_spec", lambda name: object())
-    monkeypatch.setattr(window.sys, "platform", "linux")
-    for variable in window.DISPLAY_VARIABLES:
+def test_a_window_without_a_display_is_refused(monkeypatch):
+    monkeypatch.setattr(render_window, "find_spec", lambda name: object())
+    monkeypatch.setattr(render_window.sys, "platform", "linux")
+    for variable in render_window.DISPLAY_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(UnsupportedMode, match=r"set DISPLAY.*render_mode='rgb_array'"):
         gymnasium.make("gemax/TwoRooms-v0", render_mode="human")
 
 
-def test_a_window_on_a_screen_that_does_not_answer_is_refused_with_what_to_do(monkeypatch):
+def test_a_window_on_a_display_that_does_not_respond_is_refused(monkeypatch):
     pytest.importorskip("pygame")
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
     monkeypatch.setenv("DISPLAY", ":4711")
-    with pytest.raises(UnsupportedMode, match=r"screen that answers.*render_mode='rgb_array'"):
+    with pytest.raises(UnsupportedMode, match=r"display that responds.*render_mode='rgb_array'"):
         gymnasium.make("gemax/TwoRooms-v0", render_mode="human")
 
 
@@ -413,8 +408,8 @@ def test_a_window_shows_every_state(monkeypatch):
     env = gymnasium.make("gemax/TwoRooms-v0", render_mode="human")
     env.reset(seed=0)
     env.step(RIGHT)
-    shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
-    np.testing.assert_array_equal(shown, env.unwrapped.world.picture(env.unwrapped._moment.state))
+    result = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
+    np.testing.assert_array_equal(result, env.unwrapped.jax_env.render(env.unwrapped._episode.state))
     assert env.render() is None
     check_env(gymnasium.make("gemax/TwoRooms-v0").unwrapped)
     env.close()

@@ -1,4 +1,4 @@
-"""Many worlds at once tell what each would tell alone, whatever the autoreset mode: each end exactly once."""
+"""Vector environments return the transitions of single ones in every autoreset mode, each end exactly once."""
 
 import copy
 import pickle
@@ -16,35 +16,35 @@ from gymnasium.wrappers.vector import DictInfoToList, FlattenObservation, Record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemax.integrations.gymnasium import WorldVectorEnv
+from gemax.integrations.gymnasium import GemaxVectorEnv
 
 MODES = list(AutoresetMode)
 NEXT_STEP, SAME_STEP, DISABLED = MODES
 NUM_ENVS = 3
 NO_OP, LEFT, RIGHT = 0, 3, 4
-CORRIDOR = {"map": "S..G\n", "horizon": 5, "observation": "squares"}
-ONE_STEP = {"map": "GSG\n", "horizon": 1, "observation": "squares"}
+CORRIDOR = {"map": "S..G\n", "horizon": 5, "observation": "cells"}
+ONE_STEP = {"map": "GSG\n", "horizon": 1, "observation": "cells"}
 
 
 class Case(NamedTuple):
     environment: str
     settings: dict
     num_steps: int
-    """Enough for an end in every environment, and for the start of the episode after it."""
+    """Enough steps for every environment to finish an episode and start the next one."""
 
 
 CASES = {
     "corridor": Case("gemax/Map-v0", CORRIDOR, 30),
     "one-step": Case("gemax/Map-v0", ONE_STEP, 10),
-    "two-rooms-noisy": Case("gemax/TwoRoomsNoisy-v0", {"observation": "squares"}, 70),
-    "sixteen-leaves": Case("gemax/SixteenLeaves-v0", {"observation": "squares"}, 40),
+    "two-rooms-noisy": Case("gemax/TwoRoomsNoisy-v0", {"observation": "cells"}, 70),
+    "sixteen-leaves": Case("gemax/SixteenLeaves-v0", {"observation": "cells"}, 40),
     "cartpole-swingup": Case("gemax/CartpoleSwingup-v0", {"x_threshold": 0.08}, 150),
     "mountain-car": Case("gemax/MountainCar-v0", {}, 1010),
 }
 
 
 class Transition(NamedTuple):
-    """What an agent learns from."""
+    """One transition of one environment."""
 
     before: np.ndarray
     action: int
@@ -59,16 +59,16 @@ def make(case, mode, num_envs=NUM_ENVS):
 
 
 def actions_of(envs, num_steps):
-    """The k-th action that each environment takes. Resets take none."""
+    """Returns the k-th action of each environment. Resets take no action."""
     num_actions = envs.single_action_space.n
-    # The last action is three times as likely as the others. It leads somewhere, so episodes end at different times.
+    # The last action is three times as likely as the others, so that episodes end at different times.
     drawn = np.random.default_rng(0).integers(num_actions + 2, size=(envs.num_envs, num_steps))
     return np.minimum(drawn, num_actions - 1)
 
 
-def alone(world, seed, actions):
-    """The transitions of one environment: a plain loop over the pure functions of its world."""
-    reset, step = jax.jit(world.reset), jax.jit(world.step)
+def single_transitions(env, seed, actions):
+    """Returns the transitions of one environment: a plain loop over its pure functions."""
+    reset, step = jax.jit(env.reset), jax.jit(env.step)
     generator, _ = np_random(seed)
     transitions, is_over = [], True
     for action in actions:
@@ -85,8 +85,8 @@ def alone(world, seed, actions):
     return transitions
 
 
-def together(envs, seed, actions):
-    """The transitions of each environment under its autoreset mode, read as Gymnasium documents that mode."""
+def vector_transitions(envs, seed, actions):
+    """Returns the transitions of each environment, reading the autoreset mode as Gymnasium documents it."""
     mode = envs.metadata["autoreset_mode"]
     transitions = [[] for _ in range(envs.num_envs)]
     observations, _ = envs.reset(seed=seed)
@@ -139,13 +139,13 @@ def assert_same_infos(first, second):
 
 @pytest.fixture(scope="module")
 def references():
-    """The transitions of every world and every environment alone, computed when they are asked for."""
+    """Computes the transitions of single environments on first use."""
     known = {}
 
     def reference(name, envs, actions):
         if name not in known:
-            world = envs.unwrapped.world
-            known[name] = [alone(world, 7 + i, row) for i, row in enumerate(actions)]
+            env = envs.unwrapped.jax_env
+            known[name] = [single_transitions(env, 7 + i, row) for i, row in enumerate(actions)]
         return known[name]
 
     return reference
@@ -153,22 +153,22 @@ def references():
 
 @pytest.fixture(scope="module")
 def corridors():
-    """One of each autoreset mode for many tests: each starts with a reset."""
+    """One vector environment per autoreset mode for many tests. Each test starts with a reset."""
     return {mode: make(CASES["corridor"], mode) for mode in MODES}
 
 
 @pytest.fixture(scope="module")
-def square_of_image(corridors):
-    """Which square of the corridor an observation shows the agent on."""
-    world = corridors[NEXT_STEP].unwrapped.world
-    state, timestep = world.reset(jax.random.key(0))
+def cell_of_image(corridors):
+    """Maps the bytes of an observation to the cell of the agent."""
+    env = corridors[NEXT_STEP].unwrapped.jax_env
+    state, timestep = env.reset(jax.random.key(0))
     images = [timestep.observation]
     for _ in range(3):
-        state, timestep = world.step(jax.random.key(0), state, jnp.array(RIGHT))
+        state, timestep = env.step(jax.random.key(0), state, jnp.array(RIGHT))
         images.append(timestep.observation)
-    squares = {np.asarray(image).tobytes(): square for square, image in enumerate(images)}
-    assert len(squares) == 4
-    return squares
+    cells = {np.asarray(image).tobytes(): cell for cell, image in enumerate(images)}
+    assert len(cells) == 4
+    return cells
 
 
 # Transitions
@@ -176,13 +176,13 @@ def square_of_image(corridors):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CASES)
-def test_transitions_are_those_of_a_plain_loop(name, mode, references):
+def test_transitions_equal_those_of_a_plain_loop(name, mode, references):
     envs = make(CASES[name], mode)
     actions = actions_of(envs, CASES[name].num_steps)
     expected = references(name, envs, actions)
     assert all(any(t.terminated or t.truncated for t in past[:-2]) for past in expected)
-    for past, alone_past in zip(together(envs, 7, actions), expected, strict=True):
-        assert_same_transitions(past, alone_past)
+    for past, single_past in zip(vector_transitions(envs, 7, actions), expected, strict=True):
+        assert_same_transitions(past, single_past)
 
 
 @given(
@@ -193,25 +193,25 @@ def test_transitions_are_those_of_a_plain_loop(name, mode, references):
     ),
     seed=st.integers(0, 2**31),
 )
-def test_ends_arrive_exactly_once_in_every_mode(corridors, square_of_image, rows, seed):
-    """Against the corridor written out by hand: squares 0 to 3, the reward on 3, five steps of time."""
+def test_every_end_is_returned_exactly_once_in_every_mode(corridors, cell_of_image, rows, seed):
+    """Compares with a corridor written by hand: cells 0 to 3, the reward on 3, a horizon of five steps."""
     for mode in MODES:
-        for row, past in zip(rows, together(corridors[mode], seed, np.array(rows)), strict=True):
-            square = time = 0
+        for row, past in zip(rows, vector_transitions(corridors[mode], seed, np.array(rows)), strict=True):
+            cell = time = 0
             for action, transition in zip(row, past, strict=True):
-                assert square_of_image[transition.before.tobytes()] == square
-                square, time = min(max(square + (action == RIGHT) - (action == LEFT), 0), 3), time + 1
-                terminated = square == 3
+                assert cell_of_image[transition.before.tobytes()] == cell
+                cell, time = min(max(cell + (action == RIGHT) - (action == LEFT), 0), 3), time + 1
+                terminated = cell == 3
                 truncated = time == 5 and not terminated
                 assert transition[2:5] == (float(terminated), terminated, truncated)
-                assert square_of_image[transition.after.tobytes()] == square
+                assert cell_of_image[transition.after.tobytes()] == cell
                 if terminated or truncated:
-                    square = time = 0
+                    cell = time = 0
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ["corridor", "one-step", "two-rooms-noisy", "sixteen-leaves"])
-def test_everything_is_laid_out_as_by_gymnasiums_own_vector_environment(name, mode):
+def test_the_layout_is_that_of_gymnasium_sync_vector_env(name, mode):
     case = CASES[name]
     envs = make(case, mode)
     reference = gymnasium.make_vec(
@@ -240,15 +240,15 @@ def test_everything_is_laid_out_as_by_gymnasiums_own_vector_environment(name, mo
             assert_same_infos(answers[0][1], answers[1][1])
 
 
-def test_info_of_the_last_step_is_kept_where_the_episode_restarts_at_once(corridors):
+def test_same_step_keeps_the_info_of_the_last_step(corridors):
     envs = corridors[SAME_STEP]
     envs.reset(seed=0)
     for action in (RIGHT, RIGHT, RIGHT):
         _, rewards, _, _, infos = envs.step(np.array([action, NO_OP, action]))
     np.testing.assert_array_equal(rewards, [1, 0, 1])
-    np.testing.assert_array_equal(infos["final_info"]["square"], [3, 0, 3])
+    np.testing.assert_array_equal(infos["final_info"]["cell"], [3, 0, 3])
     np.testing.assert_array_equal(infos["_final_info"], [True, False, True])
-    np.testing.assert_array_equal(infos["square"], [0, 0, 0])
+    np.testing.assert_array_equal(infos["cell"], [0, 0, 0])
 
 
 # Seeds
@@ -258,11 +258,13 @@ def test_info_of_the_last_step_is_kept_where_the_episode_restarts_at_once(corrid
 def test_the_same_seed_gives_the_same_run(mode):
     envs = make(CASES["two-rooms-noisy"], mode)
     actions = actions_of(envs, 40)
-    for first, second in zip(together(envs, 5, actions), together(envs, 5, actions), strict=True):
+    for first, second in zip(
+        vector_transitions(envs, 5, actions), vector_transitions(envs, 5, actions), strict=True
+    ):
         assert_same_transitions(first, second)
 
 
-def test_a_number_seeds_the_environments_one_after_another():
+def test_one_seed_stands_for_consecutive_seeds():
     envs = make(CASES["cartpole-swingup"], NEXT_STEP)
     consecutive, listed = envs.reset(seed=5)[0], envs.reset(seed=[5, 6, 7])[0]
     np.testing.assert_array_equal(consecutive, listed)
@@ -270,7 +272,7 @@ def test_a_number_seeds_the_environments_one_after_another():
     assert len({start.tobytes() for start in listed}) == NUM_ENVS
 
 
-def test_without_seeds_the_generators_go_on():
+def test_without_seeds_the_generators_continue():
     envs = make(CASES["cartpole-swingup"], NEXT_STEP)
     first, second = envs.reset(seed=5)[0], envs.reset()[0]
     assert not np.any(np.all(first == second, axis=1))
@@ -290,42 +292,42 @@ def test_environments_without_a_seed_differ():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_mask_resets_some_and_leaves_the_others_where_they_are(mode, corridors):
+def test_a_mask_resets_some_environments_and_leaves_the_others(mode, corridors):
     envs = corridors[mode]
     envs.reset(seed=0)
     observations, *_ = envs.step(np.array([RIGHT, RIGHT, RIGHT]))
     options = {"reset_mask": np.array([False, True, False])}
     after, infos = envs.reset(options=options)
     np.testing.assert_array_equal(after[[0, 2]], observations[[0, 2]])
-    np.testing.assert_array_equal(infos["_square"], options["reset_mask"])
+    np.testing.assert_array_equal(infos["_cell"], options["reset_mask"])
     *_, infos = envs.step(np.array([RIGHT, RIGHT, RIGHT]))
-    np.testing.assert_array_equal(infos["square"], [2, 1, 2])
+    np.testing.assert_array_equal(infos["cell"], [2, 1, 2])
 
 
-def test_an_end_that_was_reset_by_hand_is_not_reset_again(corridors):
+def test_an_episode_reset_by_hand_is_not_reset_again(corridors):
     envs = corridors[NEXT_STEP]
     envs.reset(seed=0)
     for _ in range(3):
         _, _, terminated, _, _ = envs.step(np.array([RIGHT, NO_OP, NO_OP]))
     envs.reset(options={"reset_mask": terminated})
     *_, infos = envs.step(np.array([RIGHT, NO_OP, NO_OP]))
-    assert infos["square"][0] == 1
+    assert infos["cell"][0] == 1
 
 
 # Gymnasium's wrappers
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_gymnasium_counts_episodes_right(mode):
+def test_record_episode_statistics_counts_episodes_correctly(mode):
     envs = RecordEpisodeStatistics(make(CASES["corridor"], mode))
     actions = actions_of(envs, CASES["corridor"].num_steps)
     lengths, returns = [], []
-    for past in together(envs, 7, actions):
+    for past in vector_transitions(envs, 7, actions):
         ends = [k for k, transition in enumerate(past) if transition.terminated or transition.truncated]
         lengths += np.diff([-1, *ends]).tolist()
         returns += [past[k].reward for k in ends]
     recorded = sorted(zip(map(int, envs.length_queue), map(float, envs.return_queue), strict=True))
-    # One environment may have gone on beyond the steps that are compared.
+    # An environment may have taken more steps than are compared.
     assert all(recorded.count(pair) >= count for pair, count in counted(lengths, returns).items())
     assert len(recorded) - len(lengths) <= NUM_ENVS
 
@@ -335,29 +337,29 @@ def counted(lengths, returns):
     return {pair: pairs.count(pair) for pair in pairs}
 
 
-def test_gymnasium_flattens_observations():
+def test_flatten_observation_works():
     envs = FlattenObservation(make(CASES["corridor"], NEXT_STEP))
     assert envs.reset(seed=0)[0].shape == (NUM_ENVS, np.prod(envs.unwrapped.single_observation_space.shape))
 
 
-def test_gymnasium_takes_infos_apart():
+def test_dict_info_to_list_works():
     envs = DictInfoToList(make(CASES["corridor"], SAME_STEP))
     envs.reset(seed=0)
     for _ in range(3):
         *_, infos = envs.step(np.array([RIGHT, NO_OP, NO_OP]))
-    assert [info["square"] for info in infos] == [0, 0, 0]
-    assert infos[0]["final_info"]["square"] == 3
+    assert [info["cell"] for info in infos] == [0, 0, 0]
+    assert infos[0]["final_info"]["cell"] == 3
     assert infos[0]["final_obs"] in envs.single_observation_space
     assert "final_obs" not in infos[1]
 
 
-# Making
+# gymnasium.make_vec
 
 
-def test_make_vec_gives_the_compiled_environment_and_tells_its_mode():
+def test_make_vec_returns_the_compiled_environment_with_its_mode():
     for mode in (*MODES, "SameStep"):
         envs = make(CASES["corridor"], mode)
-        assert isinstance(envs, WorldVectorEnv)
+        assert isinstance(envs, GemaxVectorEnv)
         assert envs.metadata["autoreset_mode"] is AutoresetMode(mode)
     envs = gymnasium.make_vec("gemax/TwoRooms-v0", num_envs=8, vectorization_mode="vector_entry_point")
     assert envs.metadata["autoreset_mode"] is NEXT_STEP
@@ -371,7 +373,7 @@ def test_a_vector_environment_is_made_again_from_its_spec():
     assert again.unwrapped._compiled is envs.unwrapped._compiled
 
 
-def test_a_copy_goes_on_from_the_middle_of_its_episodes():
+def test_a_copy_continues_from_the_middle_of_its_episodes():
     envs = make(CASES["two-rooms-noisy"], SAME_STEP)
     envs.reset(seed=0)
     actions = actions_of(envs, 40).T
@@ -382,29 +384,29 @@ def test_a_copy_goes_on_from_the_middle_of_its_episodes():
         np.testing.assert_array_equal(envs.step(action)[0], other.step(action)[0])
 
 
-def test_steps_of_environments_of_one_size_are_compiled_once():
+def test_step_is_compiled_once_per_number_of_environments():
     case = Case("gemax/Map-v0", {"map": "SG\n", "horizon": 2}, 0)
     for mode in MODES:
         envs = make(case, mode)
         envs.reset(seed=0)
         envs.step(np.zeros(NUM_ENVS, int))
-    assert envs.unwrapped._compiled.proceed_all._cache_size() == 1
+    assert envs.unwrapped._compiled.step_all._cache_size() == 1
 
 
-def test_a_picture_is_rendered_for_every_environment():
+def test_an_image_is_rendered_for_every_environment():
     envs = gymnasium.make_vec("gemax/Map-v0", NUM_ENVS, render_mode="rgb_array", **CORRIDOR)
     envs.reset(seed=0)
     envs.step(np.array([RIGHT, NO_OP, RIGHT]))
-    pictures = envs.render()
-    assert len(pictures) == NUM_ENVS
-    np.testing.assert_array_equal(pictures[0], pictures[2])
-    assert not np.array_equal(pictures[0], pictures[1])
+    images = envs.render()
+    assert len(images) == NUM_ENVS
+    np.testing.assert_array_equal(images[0], images[2])
+    assert not np.array_equal(images[0], images[1])
 
 
 # Errors
 
 
-def test_an_environment_that_is_over_must_be_reset_where_nothing_resets_it(corridors):
+def test_an_ended_episode_must_be_reset_if_autoreset_is_disabled(corridors):
     envs = corridors[DISABLED]
     envs.reset(seed=0)
     for _ in range(3):
@@ -413,7 +415,7 @@ def test_an_environment_that_is_over_must_be_reset_where_nothing_resets_it(corri
         envs.step(np.zeros(NUM_ENVS, int))
 
 
-def test_there_is_nothing_to_step_to_see_or_to_reset_in_part_before_the_first_reset():
+def test_step_render_and_partial_reset_before_the_first_reset_are_errors():
     envs = gymnasium.make_vec("gemax/Map-v0", NUM_ENVS, render_mode="rgb_array", **CORRIDOR)
     with pytest.raises(ResetNeeded, match=r"call reset\(\) first"):
         envs.step(np.zeros(NUM_ENVS, int))
@@ -428,8 +430,8 @@ def test_there_is_nothing_to_step_to_see_or_to_reset_in_part_before_the_first_re
     [
         ([0, 7, 0], r"action must be 0\.\.4; got 7 for environment 1\."),
         ([0, 0, -1], r"action must be 0\.\.4; got -1 for environment 2\."),
-        ([0, 0], r"actions must be 3 whole numbers.*got shape \(2,\)"),
-        ([0.5, 0.0, 0.0], r"actions must be 3 whole numbers.*of float64"),
+        ([0, 0], r"actions must be 3 integers.*got shape \(2,\)"),
+        ([0.5, 0.0, 0.0], r"actions must be 3 integers.*of float64"),
     ],
 )
 def test_wrong_actions_are_refused(actions, message, corridors):
@@ -443,11 +445,11 @@ def test_wrong_actions_are_refused(actions, message, corridors):
 )
 def test_a_wrong_mask_is_refused(mask, corridors):
     corridors[DISABLED].reset(seed=0)
-    with pytest.raises(ValueError, match="reset_mask'] must be 3 truth values, at least one of them true"):
+    with pytest.raises(ValueError, match="reset_mask'] must be 3 booleans, at least one of them true"):
         corridors[DISABLED].reset(options={"reset_mask": mask})
 
 
-def test_seeds_must_be_as_many_as_environments(corridors):
+def test_the_number_of_seeds_must_be_the_number_of_environments(corridors):
     with pytest.raises(ValueError, match="seed must hold 3 seeds, one for each environment; got 2"):
         corridors[NEXT_STEP].reset(seed=[1, 2])
 
@@ -465,6 +467,6 @@ def test_seeds_must_be_as_many_as_environments(corridors):
         ),
     ],
 )
-def test_a_wrong_setting_is_refused_with_what_is_right(settings, error, message):
+def test_a_wrong_setting_is_refused_with_the_right_ones(settings, error, message):
     with pytest.raises(error, match=message):
         gymnasium.make_vec("gemax/TwoRooms-v0", **settings)

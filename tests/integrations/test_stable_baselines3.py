@@ -1,4 +1,4 @@
-"""Agents of Stable-Baselines3 are paid for exploring, and nothing of what they would compute themselves is wrong."""
+"""Agents of Stable-Baselines3 get an intrinsic reward, and their advantages and returns stay correct."""
 
 import gymnasium
 import jax
@@ -30,7 +30,7 @@ NUM_ENVS, NUM_STEPS = 3, 6
 
 
 class Clock(gymnasium.Env):
-    """Shows the time. Episodes of three steps: every other one terminates, the rest are truncated."""
+    """Observes the time. Episodes have three steps: every other one terminates, the rest are truncated."""
 
     action_space = spaces.Discrete(2)
 
@@ -60,31 +60,33 @@ def clocks(**settings):
     return DummyVecEnv([lambda: Clock(**settings) for _ in range(NUM_ENVS)])
 
 
-def recording(seen):
-    """Pays each step the time it arrived at, and keeps every rollout. It gets the observations as they are."""
+def recording(rollouts):
+    """Returns a reward that equals the time after each step, and that records every rollout."""
 
-    def init(key, rows, num_worlds):
+    def init(key, rows, num_envs):
         return jnp.zeros(())
 
-    def reward(state, rollout, key):
-        return rollout.arrived.rows[:, 0].reshape(rollout.action.shape)
+    def reward(state, transitions, key):
+        return transitions.next_observation.rows[:, 0].reshape(transitions.action.shape)
 
-    def step(state, rollout, key):
-        jax.debug.callback(lambda rollout: seen.append(jax.tree.map(np.asarray, rollout)), rollout)
-        return reward(state, rollout, key), state + 1, {"rollouts": state + 1}
+    def step(state, transitions, key):
+        jax.debug.callback(
+            lambda transitions: rollouts.append(jax.tree.map(np.asarray, transitions)), transitions
+        )
+        return reward(state, transitions, key), state + 1, {"rollouts": state + 1}
 
     return IntrinsicReward(init, reward, step)
 
 
-class Keep(BaseCallback):
-    """Keeps what the rollout buffer holds when it is learned from."""
+class BufferRecorder(BaseCallback):
+    """Copies the rollout buffer before the agent learns from it."""
 
     def _on_step(self):
         return True
 
     def _on_rollout_end(self):
         buffer = self.locals["rollout_buffer"]
-        self.kept = {
+        self.recorded = {
             name: np.array(getattr(buffer, name))
             for name in ("rewards", "advantages", "returns", "values", "episode_starts")
         }
@@ -104,61 +106,62 @@ def agent(kind=PPO, env=None, policy="MlpPolicy", **settings):
 
 
 def trained(kind=PPO, method="none", **settings):
-    """What the buffer held in the first rollout."""
-    keep = Keep()
+    """Returns the rollout buffer of the first rollout."""
+    recorder = BufferRecorder()
     callback = IntrinsicRewardCallback(method, **settings)
-    agent(kind).learn(NUM_ENVS * NUM_STEPS, callback=[callback, keep])
-    return keep.kept
+    agent(kind).learn(NUM_ENVS * NUM_STEPS, callback=[callback, recorder])
+    return recorder.recorded
 
 
-def test_the_rollout_is_told_as_it_was_terminal_observations_included():
-    seen = []
-    trained(method=recording(seen))
-    (rollout,) = seen
+def test_the_transitions_are_those_of_the_environment_with_terminal_observations():
+    rollouts = []
+    trained(method=recording(rollouts))
+    (transitions,) = rollouts
     is_end = np.arange(1, NUM_STEPS + 1) % 3 == 0
     everywhere = np.ones((1, NUM_ENVS), bool)
     np.testing.assert_array_equal(
-        rollout.terminated, (is_end & (np.arange(NUM_STEPS) < 3))[:, None] & everywhere
+        transitions.terminated, (is_end & (np.arange(NUM_STEPS) < 3))[:, None] & everywhere
     )
     np.testing.assert_array_equal(
-        rollout.truncated, (is_end & (np.arange(NUM_STEPS) >= 3))[:, None] & everywhere
+        transitions.truncated, (is_end & (np.arange(NUM_STEPS) >= 3))[:, None] & everywhere
     )
-    np.testing.assert_array_equal(rollout.is_first, np.roll(is_end, 1)[:, None] & everywhere)
-    np.testing.assert_array_equal(rollout.reward, 1.0)
+    np.testing.assert_array_equal(transitions.is_first, np.roll(is_end, 1)[:, None] & everywhere)
+    np.testing.assert_array_equal(transitions.reward, 1.0)
     before, after = (
-        rows[:, 0].reshape(NUM_STEPS, NUM_ENVS) for rows in (rollout.seen.rows, rollout.arrived.rows)
+        rows[:, 0].reshape(NUM_STEPS, NUM_ENVS)
+        for rows in (transitions.observation.rows, transitions.next_observation.rows)
     )
-    # Centred, but in order: the time after a step is later than the time before it, and the latest at the end.
+    # Centred, but in order: the time after a step is later than before it, and latest at the end of an episode.
     assert (after > before).all()
     np.testing.assert_allclose(after[2], after.max())
     np.testing.assert_allclose(after[5], after.max())
 
 
 @pytest.mark.parametrize("kind", [PPO, A2C])
-def test_advantages_and_returns_are_those_of_the_mixed_reward(kind):
+def test_advantages_and_returns_are_those_of_the_sum_of_rewards(kind):
     alone, mixed = trained(kind), trained(kind, recording([]))
     model = agent(kind)
-    paid = mixed["rewards"] - alone["rewards"]
-    assert np.abs(paid).max() > 0.5
-    expected = np.zeros_like(paid)
+    added = mixed["rewards"] - alone["rewards"]
+    assert np.abs(added).max() > 0.5
+    expected = np.zeros_like(added)
     for t in reversed(range(NUM_STEPS)):
         later = 0.0
         if t + 1 < NUM_STEPS:
             later = model.gamma * model.gae_lambda * (1 - alone["episode_starts"][t + 1]) * expected[t + 1]
-        expected[t] = paid[t] + later
+        expected[t] = added[t] + later
     np.testing.assert_allclose(mixed["advantages"] - alone["advantages"], expected, atol=1e-5)
     np.testing.assert_allclose(mixed["returns"], mixed["advantages"] + mixed["values"], atol=1e-5)
 
 
-def test_to_add_to_rewards_is_what_the_buffer_would_compute_from_the_sum():
+def test_add_to_rewards_equals_what_the_buffer_computes_from_the_sum():
     draw = np.random.default_rng(0)
     buffer = RolloutBuffer(NUM_STEPS, spaces.Box(0, 1, (1,)), spaces.Discrete(2), "cpu", 0.9, 0.97, NUM_ENVS)
     shape = (NUM_STEPS, NUM_ENVS)
-    buffer.rewards, buffer.values, paid = (draw.normal(size=shape).astype(np.float32) for _ in range(3))
+    buffer.rewards, buffer.values, added = (draw.normal(size=shape).astype(np.float32) for _ in range(3))
     buffer.episode_starts = (draw.random(shape) < 0.3).astype(np.float32)
     last = torch.as_tensor(draw.normal(size=NUM_ENVS)), draw.random(NUM_ENVS) < 0.5
     buffer.compute_returns_and_advantage(*last)
-    add_to_rewards(buffer, paid)
+    add_to_rewards(buffer, added)
     found = buffer.rewards.copy(), buffer.advantages.copy(), buffer.returns.copy()
     buffer.compute_returns_and_advantage(*last)
     np.testing.assert_allclose(found[0], buffer.rewards)
@@ -166,42 +169,41 @@ def test_to_add_to_rewards_is_what_the_buffer_would_compute_from_the_sum():
     np.testing.assert_allclose(found[2], buffer.returns, atol=1e-5)
 
 
-def test_the_environments_reward_can_be_replaced():
+def test_the_intrinsic_reward_can_replace_that_of_the_environment():
     alone, replaced = trained(), trained(method="none", replaces=True)
-    # What is left are the values of what was cut off, by which truncated episodes are made up for.
-    left = replaced["rewards"]
-    np.testing.assert_allclose(alone["rewards"] - left, 1.0, atol=1e-6)
+    # The rest of the reward is the bootstrapped value of truncated episodes.
+    np.testing.assert_allclose(alone["rewards"] - replaced["rewards"], 1.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd"])
 @pytest.mark.parametrize("mean", [0.0, 0.25])
-def test_to_be_alive_earns_nothing_on_average_unless_it_is_asked_for(method, mean):
+def test_the_mean_intrinsic_reward_is_intrinsic_shift_and_zero_by_default(method, mean):
     asked = {"intrinsic_shift": mean} if mean else {}
     alone, mixed = trained(), trained(method=method, horizon=3, **asked, **TINY)
-    paid = mixed["rewards"] - alone["rewards"]
-    np.testing.assert_allclose(paid.mean(), mean, atol=1e-6)
-    assert paid.std() > 0
+    added = mixed["rewards"] - alone["rewards"]
+    np.testing.assert_allclose(added.mean(), mean, atol=1e-6)
+    assert added.std() > 0
 
 
 @pytest.mark.parametrize("method", ["gem", "ngu-rnd"])
-def test_ppo_learns_with_every_kind_of_memory(method):
+def test_ppo_learns_with_rewards_that_have_a_memory(method):
     callback = IntrinsicRewardCallback(method, horizon=3, **TINY)
     model = agent()
     model.learn(2 * NUM_ENVS * NUM_STEPS, callback=callback)
-    assert int(callback.learned.updates) == 2
+    assert int(callback.learner_state.updates) == 2
     assert all(torch.isfinite(weights).all() for weights in model.policy.parameters())
 
 
-def test_a_recurrent_agent_is_paid_like_any_other():
+def test_a_recurrent_agent_works_like_any_other():
     callback = IntrinsicRewardCallback("rnd", **TINY)
     policy = {"net_arch": [8], "lstm_hidden_size": 8}
     agent(RecurrentPPO, policy="MlpLstmPolicy", policy_kwargs=policy).learn(
         2 * NUM_ENVS * NUM_STEPS, callback=callback
     )
-    assert int(callback.learned.updates) == 2
+    assert int(callback.learner_state.updates) == 2
 
 
-def test_what_was_learned_is_saved_beside_the_model_and_goes_on(tmp_path):
+def test_the_intrinsic_reward_is_saved_beside_the_model_and_loaded(tmp_path):
     callback = IntrinsicRewardCallback("rnd", **TINY)
     model = agent()
     with pytest.raises(ValueError, match="nothing to save yet"):
@@ -214,13 +216,15 @@ def test_what_was_learned_is_saved_beside_the_model_and_goes_on(tmp_path):
     again.load(tmp_path / "model.zip")
     again.init_callback(PPO.load(tmp_path / "model", clocks()))
     for saved, loaded in zip(
-        jax.tree.leaves(callback.learned.reward), jax.tree.leaves(again.learned.reward), strict=True
+        jax.tree.leaves(callback.learner_state.reward),
+        jax.tree.leaves(again.learner_state.reward),
+        strict=True,
     ):
         np.testing.assert_array_equal(saved, loaded)
-    assert int(again.learned.updates) == 1
+    assert int(again.learner_state.updates) == 1
 
 
-def test_an_agent_that_replays_is_pointed_to_the_buffer():
+def test_an_off_policy_agent_is_referred_to_the_replay_buffer():
     model = DQN("MlpPolicy", Clock(), policy_kwargs=dict(SMALL_POLICY), device="cpu")
     with pytest.raises(ValueError, match="replay_buffer_class=IntrinsicReplayBuffer"):
         model.learn(1, callback=IntrinsicRewardCallback("gem"))
@@ -234,7 +238,7 @@ def test_an_agent_that_replays_is_pointed_to_the_buffer():
         (DQN, {"kind": "names"}, "MultiInputPolicy", IntrinsicDictReplayBuffer),
     ],
 )
-def test_agents_that_replay_are_paid_when_a_batch_is_drawn(kind, env, policy, buffer, tmp_path):
+def test_off_policy_agents_get_the_reward_when_a_batch_is_sampled(kind, env, policy, buffer, tmp_path):
     model = kind(
         policy,
         Clock(**env),
@@ -249,25 +253,23 @@ def test_agents_that_replay_are_paid_when_a_batch_is_drawn(kind, env, policy, bu
     )
     model.learn(32)
     replay = model.replay_buffer
-    assert int(replay.learned.updates) == 4
+    assert int(replay.learner_state.updates) == 4
     rewards = replay.sample(16).rewards.numpy()
     assert np.isfinite(rewards).all()
     assert len(np.unique(rewards)) > 2
     np.testing.assert_array_equal(replay.rewards[:32], 1.0)
     model.save_replay_buffer(tmp_path / "replay.pkl")
     model.load_replay_buffer(tmp_path / "replay.pkl")
-    jax.tree.map(np.testing.assert_array_equal, replay.learned.reward, model.replay_buffer.learned.reward)
+    jax.tree.map(
+        np.testing.assert_array_equal, replay.learner_state.reward, model.replay_buffer.learner_state.reward
+    )
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"method": "ngu"}, "remembers episodes in order"),
-        ({"settings": {"per_episode": True}}, "per_episode compares the visits of an episode in order"),
-    ],
-)
-def test_what_needs_episodes_in_order_cannot_be_replayed(settings, words):
-    with pytest.raises(ValueError, match=words):
+@pytest.mark.parametrize("settings", [{"method": "ngu"}, {"settings": {"per_episode": True}}])
+def test_methods_that_need_episodes_in_order_are_refused_by_the_replay_buffer(settings):
+    with pytest.raises(
+        ValueError, match="ngu, ngu-rnd and per_episode need the steps of an episode in order"
+    ):
         DQN(
             "MlpPolicy",
             Clock(),
@@ -276,8 +278,8 @@ def test_what_needs_episodes_in_order_cannot_be_replayed(settings, words):
         )
 
 
-def test_vector_environments_of_gymnasium_are_taken_as_they_are():
-    settings = {"map": "S.G\n", "horizon": 4, "observation": "squares"}
+def test_gymnasium_vector_environments_are_converted():
+    settings = {"map": "S.G\n", "horizon": 4, "observation": "cells"}
     envs = GymnasiumVecEnv(gymnasium.make_vec("gemax/Map-v0", 2, autoreset_mode="SameStep", **settings))
     envs.seed(3)
     start = envs.reset()

@@ -1,4 +1,4 @@
-"""The wrapper pays for exploring, at every step and in every autoreset mode, and leaves all else as it was."""
+"""The wrapper adds the intrinsic reward at every step and in every autoreset mode, and changes nothing else."""
 
 import functools
 
@@ -11,13 +11,18 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from gemax.integrations.gymnasium import IntrinsicReward
-from gemax.integrations.learner import LearnerState, Steps, learner, rollout_of
-from gemax.integrations.modules import module_for
-from gemax.rewards.base import IntrinsicReward as Module
-from gemax.runs.checkpoints import CheckpointError
+from gemax.errors import CheckpointError
+from gemax.integrations.build import RewardOptions, build_reward_for
+from gemax.integrations.gymnasium import IntrinsicRewardWrapper
+from gemax.integrations.intrinsic_learner import (
+    LearnerState,
+    host_transitions,
+    make_learner,
+    standardise_transitions,
+)
+from gemax.rewards.base import IntrinsicReward
 
-CORRIDOR = {"map": "S....G\n", "horizon": 7, "observation": "squares"}
+CORRIDOR = {"map": "S....G\n", "horizon": 7, "observation": "cells"}
 TINY = {"torso_size": 8, "head_size": 8, "embedding_size": 4}
 NUM_ENVS, LENGTH = 2, 4
 
@@ -27,92 +32,94 @@ def make(mode="NextStep", num_envs=NUM_ENVS):
 
 
 def wrap(mode="NextStep", method="gem", **settings):
-    settings = settings if isinstance(method, Module) else {**TINY, **settings}
-    return IntrinsicReward(make(mode), method, rollout_length=LENGTH, horizon=7, **settings)
+    settings = settings if isinstance(method, IntrinsicReward) else {**TINY, **settings}
+    return IntrinsicRewardWrapper(make(mode), method, rollout_length=LENGTH, horizon=7, **settings)
 
 
 def walk(envs, num_transitions, seed=0):
-    """What each environment is paid for each of its transitions, under actions that depend on nothing else."""
+    """Returns the intrinsic reward of each transition of each environment, under random actions with a fixed seed."""
     actions = np.random.default_rng(seed).integers(5, size=(envs.num_envs, num_transitions))
-    paid = [[] for _ in range(envs.num_envs)]
+    rewards = [[] for _ in range(envs.num_envs)]
     mode = envs.metadata["autoreset_mode"]
     envs.reset(seed=0)
-    while min(map(len, paid)) < num_transitions:
+    while min(map(len, rewards)) < num_transitions:
         action = np.asarray(
-            [row[min(len(past), len(row) - 1)] for row, past in zip(actions, paid, strict=True)]
+            [row[min(len(past), len(row) - 1)] for row, past in zip(actions, rewards, strict=True)]
         )
         _, _, terminated, truncated, infos = envs.step(action)
         for i in np.flatnonzero(infos["_intrinsic_reward"]):
-            paid[i].append(infos["intrinsic_reward"][i])
+            rewards[i].append(infos["intrinsic_reward"][i])
         assert not infos["intrinsic_reward"][~infos["_intrinsic_reward"]].any()
         ends = terminated | truncated
         if mode is AutoresetMode.DISABLED and ends.any():
             envs.reset(options={"reset_mask": ends})
-    return np.asarray([past[:num_transitions] for past in paid])
+    return np.asarray([past[:num_transitions] for past in rewards])
 
 
-def numbers():
-    """Pays each step the number of rollouts that were learned from, and one more for each it remembers since."""
+def counting_reward():
+    """Rewards each step by 100 times the number of updates, plus the number of steps remembered since the last one."""
 
-    def init(key, rows, num_worlds):
-        return {"learned": jnp.zeros(()), "remembered": jnp.zeros(num_worlds)}
+    def init(key, rows, num_envs):
+        return {"learned": jnp.zeros(()), "remembered": jnp.zeros(num_envs)}
 
-    def reward(state, rollout, key):
-        return jnp.broadcast_to(100 * state["learned"] + state["remembered"][None], rollout.action.shape)
+    def reward(state, transitions, key):
+        return jnp.broadcast_to(100 * state["learned"] + state["remembered"][None], transitions.action.shape)
 
-    def step(state, rollout, key):
+    def step(state, transitions, key):
         after = {"learned": state["learned"] + 1, "remembered": jnp.zeros_like(state["remembered"])}
-        return reward(state, rollout, key), after, {"actions": jnp.mean(rollout.action.astype(float))}
+        return reward(state, transitions, key), after, {"actions": jnp.mean(transitions.action.astype(float))}
 
-    def remember(state, rollout, is_real):
-        return {**state, "remembered": state["remembered"] + is_real}
+    def remember(state, transitions, is_valid):
+        return {**state, "remembered": state["remembered"] + is_valid}
 
-    return Module(init, reward, step, None, remember)
+    return IntrinsicReward(init, reward, step, None, remember)
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
-def test_steps_are_paid_one_by_one_and_learned_from_rollout_by_rollout(mode):
-    paid = walk(wrap(mode, numbers()), 3 * LENGTH)
-    # How far each world is ahead of the slowest when a rollout is complete depends on the mode; SameStep has no resets.
-    assert (paid[:, :LENGTH] == 0).all()
+def test_rewards_are_computed_per_step_and_learned_per_rollout(mode):
+    rewards = walk(wrap(mode, counting_reward()), 3 * LENGTH)
+    # In NextStep, resets use up steps, so environments are not in step when a rollout is complete.
+    assert (rewards[:, :LENGTH] == 0).all()
     if mode != "NextStep":
-        np.testing.assert_array_equal(paid[:, LENGTH:], [[100, 101, 102, 103, 200, 201, 202, 203]] * NUM_ENVS)
+        np.testing.assert_array_equal(
+            rewards[:, LENGTH:], [[100, 101, 102, 103, 200, 201, 202, 203]] * NUM_ENVS
+        )
 
 
 @functools.cache
-def paid_by(method, mode):
+def rewards_of(method, mode):
     return walk(wrap(mode, method), 5 * LENGTH)
 
 
 @pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd"])
-def test_every_method_pays_finite_numbers_once_it_has_learned(method):
-    paid = paid_by(method, "SameStep")
-    assert np.isfinite(paid).all()
-    assert not paid[:, :LENGTH].any()
-    assert (paid[:, LENGTH:] != 0).mean() > 0.9
+def test_every_method_gives_finite_rewards_after_the_first_update(method):
+    rewards = rewards_of(method, "SameStep")
+    assert np.isfinite(rewards).all()
+    assert not rewards[:, :LENGTH].any()
+    assert (rewards[:, LENGTH:] != 0).mean() > 0.9
 
 
-def test_a_reset_by_hand_and_one_within_the_step_are_the_same():
-    np.testing.assert_allclose(paid_by("gem", "Disabled"), paid_by("gem", "SameStep"), rtol=1e-5)
+def test_the_modes_disabled_and_same_step_give_the_same_rewards():
+    np.testing.assert_allclose(rewards_of("gem", "Disabled"), rewards_of("gem", "SameStep"), rtol=1e-5)
 
 
-def test_rewards_are_added_or_replaced_and_all_else_is_passed_on():
+def test_rewards_are_added_or_replaced_and_nothing_else_changes():
     bare, added, replaced = make("SameStep"), wrap("SameStep"), wrap("SameStep", replaces=True)
     for envs in (bare, added, replaced):
         envs.reset(seed=3)
     for action in np.random.default_rng(1).integers(5, size=(3 * LENGTH, NUM_ENVS)):
-        told = [envs.step(action) for envs in (bare, added, replaced)]
-        intrinsic = told[1][4]["intrinsic_reward"]
-        np.testing.assert_allclose(told[1][1], told[0][1] + intrinsic)
-        np.testing.assert_allclose(told[2][1], intrinsic)
-        for one in told[1:]:
-            np.testing.assert_array_equal(one[0], told[0][0])
-            np.testing.assert_array_equal(one[2], told[0][2])
-            assert {"intrinsic_reward", "_intrinsic_reward", *told[0][4]} == one[4].keys()
+        results = [envs.step(action) for envs in (bare, added, replaced)]
+        intrinsic = results[1][4]["intrinsic_reward"]
+        np.testing.assert_allclose(results[1][1], results[0][1] + intrinsic)
+        np.testing.assert_allclose(results[2][1], intrinsic)
+        for one in results[1:]:
+            np.testing.assert_array_equal(one[0], results[0][0])
+            np.testing.assert_array_equal(one[2], results[0][2])
+            assert {"intrinsic_reward", "_intrinsic_reward", *results[0][4]} == one[4].keys()
     assert "gem_loss" in added.metrics
 
 
-def test_what_was_learned_is_saved_and_goes_on(tmp_path):
+def test_a_saved_reward_can_be_loaded(tmp_path):
     first = wrap("SameStep", "rnd")
     walk(first, 3 * LENGTH)
     first.save(tmp_path / "model.zip")
@@ -126,8 +133,8 @@ def test_what_was_learned_is_saved_and_goes_on(tmp_path):
         wrap("SameStep", "rnd", torso_size=9).load(tmp_path / "model")
 
 
-class Sensor(gymnasium.Env):
-    """Breaks at the third step. Its action is a number."""
+class BrokenSensor(gymnasium.Env):
+    """Observes NaN at the third step. Its actions are continuous."""
 
     observation_space = spaces.Box(-1, 1, (2,))
     action_space = spaces.Box(-1, 1, (1,))
@@ -143,8 +150,8 @@ class Sensor(gymnasium.Env):
         return np.asarray([0.5, broken], np.float32), 0.0, False, False, {}
 
 
-def test_a_broken_sensor_is_named_before_it_spoils_an_average():
-    envs = IntrinsicReward(SyncVectorEnv([Sensor]), "rnd", rollout_length=LENGTH, **TINY)
+def test_observations_that_are_not_finite_raise_an_error():
+    envs = IntrinsicRewardWrapper(SyncVectorEnv([BrokenSensor]), "rnd", rollout_length=LENGTH, **TINY)
     envs.reset()
     action = np.zeros((1, 1), np.float32)
     envs.step(action)
@@ -156,76 +163,79 @@ def test_a_broken_sensor_is_named_before_it_spoils_an_average():
 @pytest.mark.parametrize(
     ("method", "settings", "message"),
     [
-        ("oracle", {}, "Only gemax's own worlds tell the true squares"),
-        ("gme", {}, "method must be one of gem, rnd, ngu, ngu-rnd, none, or an intrinsic reward of your own"),
+        ("oracle", {}, "The oracle counts cells, which only gemax environments have"),
+        ("gme", {}, "method must be one of gem, rnd, ngu, ngu-rnd, none, or an IntrinsicReward"),
         ("gem", {"intrinsic_scael": 1.0}, "Did you mean intrinsic_scale"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(method, settings, message):
+def test_errors_of_settings_name_what_is_possible(method, settings, message):
     with pytest.raises(ValueError, match=message):
-        IntrinsicReward(make(), method, **settings)
+        IntrinsicRewardWrapper(make(), method, **settings)
 
 
-def test_ngu_needs_numbered_actions_and_says_so():
-    with pytest.raises(ValueError, match="ngu predicts which action was taken and needs a Discrete"):
-        IntrinsicReward(SyncVectorEnv([Sensor]), "ngu")
+def test_ngu_needs_discrete_actions():
+    with pytest.raises(ValueError, match="method ngu predicts the action and needs discrete actions"):
+        IntrinsicRewardWrapper(SyncVectorEnv([BrokenSensor]), "ngu")
 
 
-def test_an_environment_without_autoreset_mode_is_refused():
-    envs = SyncVectorEnv([Sensor])
+def test_a_vector_environment_must_declare_its_autoreset_mode():
+    envs = SyncVectorEnv([BrokenSensor])
     envs.metadata = {}
     with pytest.raises(ValueError, match="autoreset_mode"):
-        IntrinsicReward(envs)
+        IntrinsicRewardWrapper(envs)
 
 
-def test_to_step_before_a_reset_is_an_error():
+def test_a_step_before_the_first_reset_raises_an_error():
     with pytest.raises(ResetNeeded, match="call reset"):
-        wrap(method=numbers()).step(np.zeros(NUM_ENVS, int))
+        wrap(method=counting_reward()).step(np.zeros(NUM_ENVS, int))
 
 
-def test_ngu_is_paid_step_by_step_what_it_would_be_paid_for_the_whole_rollout():
+def test_rewards_of_ngu_per_step_equal_those_of_the_whole_rollout():
     num_steps, shape = 6, (6, NUM_ENVS)
-    module = module_for(
-        "ngu", (3,), spaces.Discrete(2), horizon=4, few_worlds=True, settings={**TINY, "intrinsic_scale": 1.0}
-    )
-    learned = learner(module, (3,), NUM_ENVS)
-    draw, never = np.random.default_rng(0), np.zeros(shape, bool)
+    options = RewardOptions("ngu", {**TINY, "intrinsic_scale": 1.0}, horizon=4)
+    module = build_reward_for(options, (3,), spaces.Discrete(2), few_envs=True)
+    learned = make_learner(module, (3,), NUM_ENVS)
+    rng, never = np.random.default_rng(0), np.zeros(shape, bool)
     is_first = np.broadcast_to((np.arange(num_steps) % 4 == 0)[:, None], shape)
-    rows = draw.normal(size=(2, *shape, 3)).astype(np.float32)
-    steps = Steps(rows[0], rows[1], np.zeros(shape, np.int32), np.zeros(shape), never, never, is_first)
+    rows = rng.normal(size=(2, *shape, 3)).astype(np.float32)
+    steps = host_transitions(
+        observation=rows[0], next_observation=rows[1], action=np.zeros(shape, np.int32), reward=np.zeros(shape),
+        terminated=never, truncated=never, is_first=is_first,
+    )  # fmt: skip
     _, state, _ = learned.learn(learned.init(jax.random.key(0)), steps)
-    rollout = rollout_of(state.centring, Steps(*map(jnp.asarray, steps)))
-    whole = module.reward(state.reward, rollout, state.key)
+    transitions = standardise_transitions(state.centring, jax.tree.map(jnp.asarray, steps))
+    whole = module.reward(state.reward, transitions, state.key)
     for t in range(num_steps):
-        step = Steps(*(field[t : t + 1] for field in steps))
-        paid, state = learned.pay(state, step, np.ones(NUM_ENVS, bool))
-        np.testing.assert_allclose(paid, whole[t], rtol=1e-4)
+        step = jax.tree.map(lambda field, t=t: field[t : t + 1], steps)
+        rewards, state = learned.reward_step(state, step, np.ones(NUM_ENVS, bool))
+        np.testing.assert_allclose(rewards, whole[t], rtol=1e-4)
 
 
-def test_an_annealed_reward_goes_down_to_nothing():
-    paid = walk(wrap("SameStep", "rnd", anneal_updates=3), 5 * LENGTH)
-    assert paid[:, LENGTH : 3 * LENGTH].all()
-    assert not paid[:, 3 * LENGTH :].any()
+def test_an_annealed_reward_becomes_zero():
+    rewards = walk(wrap("SameStep", "rnd", anneal_updates=3), 5 * LENGTH)
+    assert rewards[:, LENGTH : 3 * LENGTH].all()
+    assert not rewards[:, 3 * LENGTH :].any()
 
 
 @pytest.mark.parametrize("method", ["rnd", "ngu"])
-def test_what_is_said_of_a_world_without_a_step_does_not_matter(method):
-    module = module_for(
-        method,
-        (3,),
-        spaces.Discrete(2),
-        horizon=4,
-        few_worlds=True,
-        settings={**TINY, "intrinsic_scale": 1.0},
-    )
-    learned = learner(module, (3,), NUM_ENVS)
-    draw, never = np.random.default_rng(0), np.zeros((1, NUM_ENVS), bool)
-    rows = draw.normal(size=(1, NUM_ENVS, 3)).astype(np.float32)
-    steps = Steps(rows, rows + 1, never.astype(np.int32), never.astype(np.float32), never, never, ~never)
+def test_values_of_invalid_environments_have_no_effect(method):
+    options = RewardOptions(method, {**TINY, "intrinsic_scale": 1.0}, horizon=4)
+    module = build_reward_for(options, (3,), spaces.Discrete(2), few_envs=True)
+    learned = make_learner(module, (3,), NUM_ENVS)
+    rng, never = np.random.default_rng(0), np.zeros((1, NUM_ENVS), bool)
+    rows = rng.normal(size=(1, NUM_ENVS, 3)).astype(np.float32)
+    steps = host_transitions(
+        observation=rows, next_observation=rows + 1, action=never.astype(np.int32),
+        reward=never.astype(np.float32), terminated=never, truncated=never, is_first=~never,
+    )  # fmt: skip
     _, state, _ = learned.learn(learned.init(jax.random.key(0)), steps)
-    is_real = np.asarray([True, False])
-    broken = steps._replace(arrived=np.where(is_real[None, :, None], steps.arrived, np.nan))
-    for one, other in zip(*(learned.pay(state, said, is_real) for said in (steps, broken)), strict=True):
+    is_valid = np.asarray([True, False])
+    broken = steps._replace(
+        next_observation=np.where(is_valid[None, :, None], steps.next_observation, np.nan)
+    )
+    for one, other in zip(
+        *(learned.reward_step(state, given, is_valid) for given in (steps, broken)), strict=True
+    ):
         jax.tree.map(np.testing.assert_array_equal, *(_without_keys(tree) for tree in (one, other)))
 
 
@@ -233,7 +243,7 @@ def _without_keys(tree):
     return tree._replace(key=None) if isinstance(tree, LearnerState) else tree
 
 
-def test_without_an_intrinsic_reward_nothing_is_paid():
+def test_the_method_none_gives_rewards_of_zero():
     envs = wrap("SameStep", "none")
     assert not walk(envs, 3 * LENGTH).any()
     assert envs.metrics == {}

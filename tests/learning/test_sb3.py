@@ -1,4 +1,4 @@
-"""PPO of Stable-Baselines3 learns with the callback: on a small map, and in a run of `make bench-sb3`."""
+"""PPO of Stable-Baselines3 learns with the callback, on small maps and in 2-Rooms."""
 
 import importlib.util
 import sys
@@ -12,9 +12,9 @@ SMALL = {
     "horizon": 16,
     "frames": 100_000,
 }
-"""Thirteen steps to the goal: a random policy gets there in one of eight million episodes."""
+"""The goal is thirteen steps away. A random policy reaches it in one of eight million episodes."""
 OPEN = {"id": "gemax/Map-v0", "map": "S....\n.....\n.....\n.....\n....G\n", "horizon": 16, "frames": 60_000}
-"""No walls: PPO finds the goal by itself. An intrinsic reward must not keep it away."""
+"""Without walls, PPO finds the goal without an intrinsic reward. The intrinsic reward must not prevent that."""
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "sb3_two_rooms.py"
 
 
@@ -30,20 +30,20 @@ def run():
     sys.path[:] = before
 
 
-def test_ppo_finds_the_goal_of_a_small_map_with_the_callback(run):
+def test_ppo_solves_a_small_map_with_the_callback(run):
     assert run("gem", 0, **SMALL)["solved_at_frame"] is not None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_ppo_finds_the_goal_of_a_small_map_only_with_the_callback(run, seed):
+def test_ppo_solves_a_small_map_only_with_the_callback(run, seed):
     assert run("none", seed, **SMALL)["first_goal_at_frame"] is None
     assert run("gem", seed, **SMALL)["solved_at_frame"] is not None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["gem", "none"])
-def test_a_goal_that_is_easy_to_find_is_not_avoided(run, method):
+def test_ppo_solves_an_easy_map_with_and_without_the_callback(run, method):
     assert run(method, 0, **OPEN)["solved_at_frame"] is not None
 
 

@@ -1,10 +1,10 @@
-"""The rivals in NumPy: plain loops in float64, written from the papers that proposed them and not from gemax."""
+"""The baselines in NumPy: plain loops in float64, written from their papers and not from gemax."""
 
 import numpy as np
 
 
 class RunningMoments:
-    """Mean and variance over all batches so far, each weighted with decay^age."""
+    """Mean and standard deviation over all batches so far, each weighted with decay^age."""
 
     def __init__(self, decay):
         self.decay, self.batches = decay, []
@@ -12,58 +12,58 @@ class RunningMoments:
     def add(self, batch):
         self.batches.append(np.asarray(batch, np.float64))
 
-    def average(self, number):
+    def average(self, statistic):
         weights = [self.decay ** (len(self.batches) - 1 - b) for b in range(len(self.batches))]
-        return sum(w * number(b) for w, b in zip(weights, self.batches, strict=True)) / sum(weights)
+        return sum(w * statistic(b) for w, b in zip(weights, self.batches, strict=True)) / sum(weights)
 
     @property
     def mean(self):
         return self.average(lambda batch: batch.mean(axis=0))
 
     @property
-    def deviation(self):
+    def std(self):
         mean = self.mean
         return np.sqrt(self.average(lambda batch: ((batch - mean) ** 2).mean(axis=0)))
 
 
 class Oracle:
-    """`sec:sweep2timescale`: -ln of a moving average of true counts, normalised as GEM's reward is."""
+    """`sec:sweep2timescale`: -ln of a moving average of true counts, normalised like GEM's reward."""
 
-    def __init__(self, num_squares, scale, shift):
-        self.num_squares, self.scale, self.shift = num_squares, scale, shift
+    def __init__(self, num_cells, scale, shift):
+        self.num_cells, self.scale, self.shift = num_cells, scale, shift
         self.counts, self.moments = [], RunningMoments(0.99)
 
-    def step(self, square):
-        self.counts.append([sum(s == x for row in square for s in row) for x in range(self.num_squares)])
+    def step(self, cell):
+        self.counts.append([sum(s == x for row in cell for s in row) for x in range(self.num_cells)])
         ages = range(len(self.counts))[::-1]
         average = sum(0.99**age * np.asarray(count) for age, count in zip(ages, self.counts, strict=True))
         probability = average / average.sum()
-        raw = np.asarray([[-np.log(probability[s]) for s in row] for row in square])
+        raw = np.asarray([[-np.log(probability[s]) for s in row] for row in cell])
         self.moments.add(raw.reshape(-1))
-        return (raw - self.moments.mean) / self.moments.deviation * self.scale + self.shift
+        return (raw - self.moments.mean) / self.moments.std * self.scale + self.shift
 
 
 class Rnd:
-    """Burda et al. 2018, section 2.4, for linear networks, which learn by gradient descent."""
+    """Burda et al. 2018, section 2.4, for linear networks trained by gradient descent."""
 
     def __init__(self, target, predictor, learning_rate):
         self.target, self.predictor = dense_layers(target)[0], list(dense_layers(predictor)[0])
         self.learning_rate = learning_rate
         self.observations, self.errors = RunningMoments(0.95), RunningMoments(0.95)
 
-    def step(self, arrived):
-        """`arrived` is [time][world]. The error of each step, before anything is learned from it."""
-        num_steps, num_worlds = arrived.shape[:2]
-        self.observations.add(arrived.reshape(num_steps * num_worlds, -1))
-        mean, deviation = self.observations.mean, self.observations.deviation
-        error = np.zeros((num_steps, num_worlds))
+    def step(self, next_observation):
+        """Returns the error of each step before learning. `next_observation` is [time][environment]."""
+        num_steps, num_envs = next_observation.shape[:2]
+        self.observations.add(next_observation.reshape(num_steps * num_envs, -1))
+        mean, std = self.observations.mean, self.observations.std
+        error = np.zeros((num_steps, num_envs))
         gradient = [np.zeros_like(weight) for weight in self.predictor]
         for t in range(num_steps):
-            for w in range(num_worlds):
-                x = np.clip((arrived[t, w] - mean) / deviation, -5, 5)
+            for w in range(num_envs):
+                x = np.clip((next_observation[t, w] - mean) / std, -5, 5)
                 difference = x @ self.predictor[0] + self.predictor[1] - x @ self.target[0] - self.target[1]
                 error[t, w] = (difference**2).mean()
-                share = 2 * difference / len(difference) / (num_steps * num_worlds)
+                share = 2 * difference / len(difference) / (num_steps * num_envs)
                 gradient[0] += np.outer(x, share)
                 gradient[1] += share
         self.errors.add(error.reshape(-1))
@@ -72,34 +72,34 @@ class Rnd:
         return error
 
     def reward(self, error, scale):
-        return scale * error / self.errors.deviation
+        return scale * error / self.errors.std
 
     def modulator(self, error):
         """Badia et al. 2020, equation 1 and section 2 on the life-long novelty module."""
-        alpha = 1 + (error - self.errors.mean) / self.errors.deviation
+        alpha = 1 + (error - self.errors.mean) / self.errors.std
         return np.minimum(np.maximum(alpha, 1), 5)
 
 
 class Ngu:
     """Badia et al. 2020, section 2 and Algorithm 1, with an embedding and a predictor of two layers each."""
 
-    def __init__(self, parameters, num_worlds, learning_rate, *, k, s_max, capacity, decay):
+    def __init__(self, parameters, num_envs, learning_rate, *, k, s_max, capacity, decay):
         self.f = [list(layer) for layer in dense_layers(parameters["embedding"])]
         self.h = [list(layer) for layer in dense_layers(parameters["action"])]
         self.k, self.s_max, self.capacity, self.decay = k, s_max, capacity, decay
         self.learning_rate = learning_rate
-        self.memory = [[] for _ in range(num_worlds)]
-        self.distance_sum, self.distance_count = np.zeros(num_worlds), np.zeros(num_worlds)
+        self.memory = [[] for _ in range(num_envs)]
+        self.distance_sum, self.distance_count = np.zeros(num_envs), np.zeros(num_envs)
 
-    def step(self, seen, arrived, action, is_first):
+    def step(self, observation, next_observation, action, is_first):
         reward = np.zeros(action.shape)
         for t in range(action.shape[0]):
             for w in range(action.shape[1]):
                 if is_first[t, w]:
                     self.memory[w] = []
-                self.memory[w] = [*self.memory[w], forward(self.f, seen[t, w])[-1]][-self.capacity :]
-                reward[t, w] = self.episodic_reward(w, forward(self.f, arrived[t, w])[-1])
-        self.learn(seen, arrived, action)
+                self.memory[w] = [*self.memory[w], forward(self.f, observation[t, w])[-1]][-self.capacity :]
+                reward[t, w] = self.episodic_reward(w, forward(self.f, next_observation[t, w])[-1])
+        self.learn(observation, next_observation, action)
         return reward
 
     def episodic_reward(self, w, embedding, eps=1e-3, xi=0.008, c=0.001):
@@ -111,12 +111,12 @@ class Ngu:
         s = np.sqrt(sum(eps / (d + eps) for d in d_n)) + c
         return 0 if s > self.s_max else 1 / s
 
-    def learn(self, seen, arrived, action):
-        """Maximum likelihood of the action, by gradient descent; the chain rule by hand."""
+    def learn(self, observation, next_observation, action):
+        """Maximises the likelihood of the action by gradient descent, with the chain rule by hand."""
         gradient = [[np.zeros_like(weight) for weight in layer] for layer in self.f + self.h]
         for t in range(action.shape[0]):
             for w in range(action.shape[1]):
-                before, after = forward(self.f, seen[t, w]), forward(self.f, arrived[t, w])
+                before, after = forward(self.f, observation[t, w]), forward(self.f, next_observation[t, w])
                 both = forward(self.h, np.concatenate([before[-1], after[-1]]))
                 probability = np.exp(both[-1] - both[-1].max())
                 probability /= probability.sum()
@@ -130,7 +130,7 @@ class Ngu:
 
 
 def dense_layers(parameters):
-    """Kernel and bias of every layer, in order."""
+    """Returns kernel and bias of each layer, in order."""
     layers = parameters["params"]
     return [
         (np.array(layers[name]["kernel"], np.float64), np.array(layers[name]["bias"], np.float64))
@@ -139,13 +139,13 @@ def dense_layers(parameters):
 
 
 def forward(layers, x):
-    """The input and the result of each of two layers, with relu in between."""
+    """Returns the input and the outputs of two layers with a ReLU in between."""
     hidden = np.maximum(x @ layers[0][0] + layers[0][1], 0)
     return [x, hidden, hidden @ layers[1][0] + layers[1][1]]
 
 
 def backward(layers, gradient, values, slope):
-    """Adds to the gradient of two layers, from the slope of their result; the slope of their input."""
+    """Adds to the gradient of two layers, given the slope of their output. Returns the slope of their input."""
     x, hidden, _ = values
     gradient[1][0] += np.outer(hidden, slope)
     gradient[1][1] += slope
@@ -155,9 +155,9 @@ def backward(layers, gradient, values, slope):
     return layers[0][0] @ slope
 
 
-def at_steps(observations, num_worlds):
-    """Observations laid out by time and world, in float64."""
+def at_steps(observations, num_envs):
+    """Returns observations by time and environment, in float64."""
     rows = np.asarray(observations.rows, np.float64)
-    if observations.row is None:
-        return rows.reshape(-1, num_worlds, *rows.shape[1:])
-    return rows[np.asarray(observations.row)]
+    if observations.row_index is None:
+        return rows.reshape(-1, num_envs, *rows.shape[1:])
+    return rows[np.asarray(observations.row_index)]

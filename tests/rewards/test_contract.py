@@ -1,4 +1,4 @@
-"""What every intrinsic reward keeps, whichever it is."""
+"""All intrinsic rewards follow the interface of `rewards.base`."""
 
 import jax
 import optax
@@ -8,25 +8,34 @@ from gemax.networks import mlp, torso_and_heads
 from gemax.rewards.base import no_reward
 from gemax.rewards.centred import centred
 from gemax.rewards.combine import ngu_rnd
-from gemax.rewards.gem import GemSettings, gem
-from gemax.rewards.gem_episodic import gem_episodic
-from gemax.rewards.gem_recent import gem_recent
+from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.gem import gem
+from gemax.rewards.negatives_episode import own_episode
+from gemax.rewards.negatives_other_envs import other_envs
+from gemax.rewards.negatives_recent import recent_episodes
 from gemax.rewards.ngu import NguSettings, ngu
-from gemax.rewards.oracle import OracleSettings, oracle
+from gemax.rewards.oracle import oracle
 from gemax.rewards.rnd import RndSettings, distillation, rnd
 from gemax.testing import check_reward
 
-WORLDS, ROWS, ACTIONS = 4, 10, 4
+ENVS, ROWS, ACTIONS = 4, 10, 4
 OPTIMISER = optax.apply_if_finite(optax.adam(1e-3), max_consecutive_errors=1000)
-NGU = ngu(mlp((8, 4)), ACTIONS, 5, OPTIMISER, NguSettings(hidden_size=8))
+CONFIG = IntrinsicConfig(embedding_size=4)
+NGU = ngu(mlp((8, 4)), ACTIONS, 5, OPTIMISER, 0.0003, NguSettings(hidden_size=8))
+
+
+def gem_with(negatives):
+    return gem(torso_and_heads(8, 8, (4, 1)), OPTIMISER, CONFIG, negatives)
+
+
 MEMBERS = {
-    "gem": gem(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings()),
-    "gem-recent": gem_recent(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings(), capacity=16),
-    "gem-episodic": gem_episodic(torso_and_heads(8, 8, (4, 1)), 4, OPTIMISER, GemSettings(), capacity=5),
+    "gem": gem_with(other_envs(CONFIG)),
+    "gem-recent": gem_with(recent_episodes(CONFIG, capacity=16)),
+    "gem-episode": gem_with(own_episode(CONFIG, capacity=5)),
     "centred": centred(NGU),
     "none": no_reward(),
-    "oracle": oracle(ROWS, OracleSettings()),
-    "rnd": rnd(mlp((8, 4)), OPTIMISER, RndSettings()),
+    "oracle": oracle(ROWS, 0.005, 0.005),
+    "rnd": rnd(mlp((8, 4)), OPTIMISER, 0.001, RndSettings()),
     "ngu": NGU,
     "ngu-rnd": ngu_rnd(NGU, distillation(mlp((8, 4)), OPTIMISER, RndSettings())),
 }
@@ -34,13 +43,13 @@ INDEPENDENT = ("none", "ngu")
 
 
 @pytest.mark.parametrize("name", list(MEMBERS))
-def test_the_contract_is_kept(name):
+def test_every_method_follows_the_contract(name):
     rows = jax.random.normal(jax.random.key(0), (ROWS, 3))
     check_reward(
         MEMBERS[name],
         rows,
-        WORLDS,
+        ENVS,
         num_actions=ACTIONS,
-        num_squares=ROWS,
-        worlds_are_independent=name in INDEPENDENT,
+        num_cells=ROWS,
+        envs_are_independent=name in INDEPENDENT,
     )

@@ -8,52 +8,66 @@ import pytest
 
 from gemax.core.objective import log_g_of
 from gemax.networks import torso_and_heads
-from gemax.rewards.gem import GemSettings, GemState, gem
-from gemax.types import Observations, Rollout
+from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.gem import GemState, gem
+from gemax.rewards.negatives_other_envs import other_envs
+from gemax.types import Observations, Transition
 
-TIME, WORLDS, ROWS, SIZE = 6, 8, 10, 4
+TIME, ENVS, ROWS, SIZE = 6, 8, 10, 4
 NETWORK = torso_and_heads(16, 8, (SIZE, 1))
-SETTINGS = GemSettings(scale=0.5, shift=0.1)
+CONFIG = IntrinsicConfig(intrinsic_scale=0.5, intrinsic_shift=0.1, embedding_size=SIZE)
 
 
-def rollout_of(seed=0, table=True, num_rows=ROWS):
+def make_transitions(seed=0, table=True, num_rows=ROWS):
     keys = jax.random.split(jax.random.key(seed), 4)
     rows = jax.random.normal(keys[0], (num_rows, 3))
-    seen, arrived = (jax.random.randint(key, (TIME, WORLDS), 0, num_rows) for key in keys[1:3])
-    nothing = jnp.zeros((TIME, WORLDS))
+    observation, next_observation = (jax.random.randint(key, (TIME, ENVS), 0, num_rows) for key in keys[1:3])
+    nothing = jnp.zeros((TIME, ENVS))
 
     def observations(row):
         return Observations(rows, row) if table else Observations(rows[row].reshape(-1, 3), None)
 
-    never = jnp.zeros((TIME, WORLDS), bool)
-    return Rollout(
-        observations(seen), observations(arrived), seen, nothing, nothing, never, never, never, arrived
+    never = jnp.zeros((TIME, ENVS), bool)
+    return Transition(
+        observations(observation),
+        observations(next_observation),
+        observation,
+        nothing,
+        nothing,
+        never,
+        never,
+        never,
+        next_observation,
     )
 
 
-def build(settings=SETTINGS, optimiser=None):
-    method = gem(NETWORK, SIZE, optimiser or optax.sgd(1.0), settings)
+def build(config=CONFIG, optimiser=None, similarity=None):
+    method = gem(NETWORK, optimiser or optax.sgd(1.0), config, other_envs(config, similarity))
     return method._replace(reward=jax.jit(method.reward), step=jax.jit(method.step))
 
 
-def reference(parameters, rollout, settings):
-    """`alg:taco` and `alg:moretacomax`, step by step in NumPy: rewards before normalisation, and the loss."""
+def reference(parameters, transitions, config):
+    """Returns the raw rewards and the loss of `alg:taco` and `alg:moretacomax`, pair by pair in NumPy."""
 
     def outputs(observations):
         out = np.asarray(NETWORK.apply(parameters, observations.rows))
-        out = out.reshape(TIME, WORLDS, -1) if observations.row is None else out[np.asarray(observations.row)]
+        out = (
+            out.reshape(TIME, ENVS, -1)
+            if observations.row_index is None
+            else out[np.asarray(observations.row_index)]
+        )
         return out[..., :SIZE], np.exp(np.asarray(log_g_of(jnp.asarray(out[..., SIZE].reshape(-1))))).reshape(
-            TIME, WORLDS
+            TIME, ENVS
         )
 
-    embedding, g = outputs(rollout.arrived)
-    before, _ = outputs(rollout.seen)
-    reward, objective = np.zeros((TIME, WORLDS)), []
-    halves = (range(WORLDS // 2), range(WORLDS // 2, WORLDS))
-    for mine, others in (halves, halves[::-1]):
+    embedding, g = outputs(transitions.next_observation)
+    before, _ = outputs(transitions.observation)
+    reward, objective = np.zeros((TIME, ENVS)), []
+    halves = (range(ENVS // 2), range(ENVS // 2, ENVS))
+    for half, others in (halves, halves[::-1]):
         terms = []
         for t in range(TIME):
-            for w in mine:
+            for w in half:
                 k = np.asarray(
                     [
                         [np.exp(-np.linalg.norm(embedding[t, w] - embedding[i, j])) for j in others]
@@ -65,82 +79,82 @@ def reference(parameters, rollout, settings):
                 terms.append(1 + np.log(g[t, w]) - g[t, w] * k.mean())
         objective.append(np.mean(terms))
     step = np.linalg.norm(before - embedding, axis=-1)
-    adjacency = ((settings.huber_offset**4 + step**4) ** 0.25).mean()
+    adjacency = ((config.huber_offset**4 + step**4) ** 0.25).mean()
     penalty = (embedding**2).sum(axis=-1).mean()
-    loss = -np.mean(objective) + settings.regularisation * penalty + settings.adjacency_scale * adjacency
+    loss = -np.mean(objective) + config.regularisation * penalty + config.adjacency_scale * adjacency
     return reward, loss
 
 
 @pytest.mark.parametrize(("table", "num_rows"), [(True, ROWS), (True, 10 * ROWS), (False, ROWS)])
-def test_reward_and_loss_are_those_of_the_algorithm(table, num_rows, key):
-    """A table may have fewer pairs of rows than there are pairs of steps, or more."""
-    rollout = rollout_of(table=table, num_rows=num_rows)
-    method = build(dataclasses.replace(SETTINGS, normalise=False))
-    state = method.init(key, rollout.arrived.rows, WORLDS)
-    reward, _, metrics = method.step(state, rollout, key)
-    expected_reward, expected_loss = reference(state.parameters, rollout, SETTINGS)
-    np.testing.assert_allclose(reward, SETTINGS.scale * expected_reward, rtol=1e-5, atol=1e-5)
+def test_reward_and_loss_equal_the_algorithm(table, num_rows, key):
+    """The rows of a table have fewer pairs than the steps, or more."""
+    transitions = make_transitions(table=table, num_rows=num_rows)
+    method = build(dataclasses.replace(CONFIG, normalise=False))
+    state = method.init(key, transitions.next_observation.rows, ENVS)
+    reward, _, metrics = method.step(state, transitions, key)
+    expected_reward, expected_loss = reference(state.parameters, transitions, CONFIG)
+    np.testing.assert_allclose(reward, CONFIG.intrinsic_scale * expected_reward, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(metrics["gem_loss"], expected_loss, rtol=1e-5)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
-def test_fast_path_and_plain_path_give_the_same_rewards_losses_and_gradients(alpha, key):
-    """With gradient descent of rate one, the step of the parameters is the gradient."""
-    method = build(dataclasses.replace(SETTINGS, alpha=alpha))
-    fast, plain = rollout_of(table=True), rollout_of(table=False)
-    state = method.init(key, fast.arrived.rows, WORLDS)
-    fast_reward, fast_state, fast_metrics = method.step(state, fast, key)
+def test_table_and_single_observations_give_the_same_rewards_losses_and_gradients(alpha, key):
+    """With SGD of learning rate 1, the change of the parameters is the gradient."""
+    method = build(dataclasses.replace(CONFIG, alpha=alpha))
+    table, plain = make_transitions(table=True), make_transitions(table=False)
+    state = method.init(key, table.next_observation.rows, ENVS)
+    table_reward, table_state, table_metrics = method.step(state, table, key)
     plain_reward, plain_state, plain_metrics = method.step(state, plain, key)
-    np.testing.assert_allclose(fast_reward, plain_reward, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(table_reward, plain_reward, rtol=1e-5, atol=1e-5)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        fast_state.parameters,
+        table_state.parameters,
         plain_state.parameters,
     )
-    for name, value in fast_metrics.items():
+    for name, value in table_metrics.items():
         np.testing.assert_allclose(value, plain_metrics[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("table", [True, False])
 @pytest.mark.parametrize("negatives", [0, 3])
-def test_reward_does_not_learn_and_step_pays_what_reward_says(table, negatives, key):
-    rollout = rollout_of(table=table)
-    method = build(dataclasses.replace(SETTINGS, num_negatives=negatives))
-    state = method.init(key, rollout.arrived.rows, WORLDS)
-    said = method.reward(state, rollout, key)
-    paid, following, _ = method.step(state, rollout, key)
-    np.testing.assert_allclose(said, paid, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(method.reward(state, rollout, key), said)
+def test_step_returns_the_reward_of_reward_and_only_step_learns(table, negatives, key):
+    transitions = make_transitions(table=table)
+    method = build(dataclasses.replace(CONFIG, num_negatives=negatives))
+    state = method.init(key, transitions.next_observation.rows, ENVS)
+    reward = method.reward(state, transitions, key)
+    from_step, following, _ = method.step(state, transitions, key)
+    np.testing.assert_allclose(reward, from_step, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(method.reward(state, transitions, key), reward)
     assert any(
         (a != b).any()
         for a, b in zip(jax.tree.leaves(state.parameters), jax.tree.leaves(following.parameters), strict=True)
     )
-    np.testing.assert_allclose(paid.mean(), 0.1, atol=1e-4)
-    np.testing.assert_allclose(paid.std(), 0.5, rtol=1e-3)
+    np.testing.assert_allclose(from_step.mean(), 0.1, atol=1e-4)
+    np.testing.assert_allclose(from_step.std(), 0.5, rtol=1e-3)
 
 
-def test_drawn_negatives_give_the_exact_reward_on_average(key):
-    rollout = rollout_of()
-    exact = build(dataclasses.replace(SETTINGS, normalise=False))
-    drawn = build(dataclasses.replace(SETTINGS, normalise=False, num_negatives=4))
-    state = exact.init(key, rollout.arrived.rows, WORLDS)
+def test_sampled_negatives_give_the_exact_reward_on_average(key):
+    transitions = make_transitions()
+    exact = build(dataclasses.replace(CONFIG, normalise=False))
+    sampled = build(dataclasses.replace(CONFIG, normalise=False, num_negatives=4))
+    state = exact.init(key, transitions.next_observation.rows, ENVS)
     keys = jax.random.split(key, 2000)
-    average = jax.jit(jax.vmap(lambda key: drawn.reward(state, rollout, key)))(keys).mean(axis=0)
-    np.testing.assert_allclose(average, exact.reward(state, rollout, key), atol=0.03)
+    average = jax.jit(jax.vmap(lambda key: sampled.reward(state, transitions, key)))(keys).mean(axis=0)
+    np.testing.assert_allclose(average, exact.reward(state, transitions, key), atol=0.03)
 
 
 @pytest.mark.parametrize("rows", [jnp.zeros((ROWS, 3)), jnp.full((ROWS, 3), 1e4), jnp.full((ROWS, 3), -1e4)])
 @pytest.mark.parametrize("table", [True, False])
 def test_constant_and_huge_observations_give_finite_rewards_and_parameters(rows, table, key):
-    rollout = rollout_of(table=table)
-    observations = rollout.arrived._replace(
-        rows=rows if table else jnp.broadcast_to(rows[:1], rollout.arrived.rows.shape)
+    transitions = make_transitions(table=table)
+    observations = transitions.next_observation._replace(
+        rows=rows if table else jnp.broadcast_to(rows[:1], transitions.next_observation.rows.shape)
     )
-    rollout = rollout._replace(arrived=observations, seen=observations)
+    transitions = transitions._replace(next_observation=observations, observation=observations)
     method = build(optimiser=optax.adam(1e-3))
-    state = method.init(key, rows, WORLDS)
+    state = method.init(key, rows, ENVS)
     for _ in range(3):
-        reward, state, metrics = method.step(state, rollout, key)
+        reward, state, metrics = method.step(state, transitions, key)
         assert jnp.isfinite(reward).all()
         assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.parameters))
         assert all(jnp.isfinite(value) for value in metrics.values())
@@ -148,63 +162,66 @@ def test_constant_and_huge_observations_give_finite_rewards_and_parameters(rows,
 
 @pytest.mark.parametrize("similarity", ["indicator", "exponential"])
 def test_a_given_similarity_needs_no_embedding(similarity, key):
-    rollout = rollout_of()
-    method = build(dataclasses.replace(SETTINGS, similarity=similarity))
-    state = method.init(key, rollout.arrived.rows, WORLDS)
-    _, following, metrics = method.step(state, rollout, key)
+    transitions = make_transitions()
+    method = build(dataclasses.replace(CONFIG, similarity=similarity))
+    state = method.init(key, transitions.next_observation.rows, ENVS)
+    _, following, metrics = method.step(state, transitions, key)
     assert "adjacency" not in metrics
     assert isinstance(following, GemState)
     if similarity == "indicator":
-        # Two draws meet as often as the two halves' histograms overlap.
-        row = np.asarray(rollout.arrived.row)
+        # The probability that samples of the two halves are equal.
+        row = np.asarray(transitions.next_observation.row_index)
         first, second = (
-            np.bincount(row[:, worlds].ravel(), minlength=ROWS) for worlds in (slice(4), slice(4, 8))
+            np.bincount(row[:, envs].ravel(), minlength=ROWS) for envs in (slice(4), slice(4, 8))
         )
         overlap = (first * second).sum() / (first.sum() * second.sum())
         np.testing.assert_allclose(metrics["similarity_mean"], overlap, rtol=1e-5)
 
 
-def test_time_can_be_kept_from_f_and_g(key):
-    method = gem(NETWORK, SIZE, optax.sgd(1.0), SETTINGS, hidden_feature=1)
-    rollout = rollout_of()
-    later = rollout.arrived.rows.at[:, 1].add(5.0)
-    state = method.init(key, rollout.arrived.rows, WORLDS)
-    np.testing.assert_array_equal(method.embed(state, rollout.arrived.rows), method.embed(state, later))
+def test_f_and_g_do_not_see_an_ignored_feature(key):
+    method = gem(NETWORK, optax.sgd(1.0), CONFIG, other_envs(CONFIG), ignored_feature=1)
+    transitions = make_transitions()
+    later = transitions.next_observation.rows.at[:, 1].add(5.0)
+    state = method.init(key, transitions.next_observation.rows, ENVS)
+    np.testing.assert_array_equal(
+        method.embed(state, transitions.next_observation.rows), method.embed(state, later)
+    )
 
 
-def test_each_half_is_paid_by_the_other_so_worlds_of_a_half_do_not_touch(key):
-    """Changing what one world of the first half visits changes no raw reward of the others in that half."""
-    method = build(dataclasses.replace(SETTINGS, normalise=False))
-    rollout = rollout_of()
-    state = method.init(key, rollout.arrived.rows, WORLDS)
-    changed = rollout.arrived.row.at[:, 0].set(0)
-    other = rollout._replace(arrived=rollout.arrived._replace(row=changed))
-    before, after = method.reward(state, rollout, key), method.reward(state, other, key)
+def test_rewards_do_not_depend_on_environments_of_the_same_half(key):
+    """Other visits in one environment of the first half change no raw reward in the rest of that half."""
+    method = build(dataclasses.replace(CONFIG, normalise=False))
+    transitions = make_transitions()
+    state = method.init(key, transitions.next_observation.rows, ENVS)
+    changed = transitions.next_observation.row_index.at[:, 0].set(0)
+    other = transitions._replace(next_observation=transitions.next_observation._replace(row_index=changed))
+    before, after = method.reward(state, transitions, key), method.reward(state, other, key)
     np.testing.assert_allclose(before[:, 1:4], after[:, 1:4], rtol=1e-6)
     assert (jnp.abs(before[:, 4:] - after[:, 4:]) > 1e-6).any()
 
 
-def test_seeds_can_be_trained_side_by_side(key):
-    method, rollout = build(), rollout_of()
+def test_seeds_can_be_trained_under_vmap(key):
+    method, transitions = build(), make_transitions()
     keys = jax.random.split(key, 3)
-    states = jax.vmap(lambda key: method.init(key, rollout.arrived.rows, WORLDS))(keys)
-    together = jax.vmap(lambda state, key: method.step(state, rollout, key)[0])(states, keys)
-    alone = method.step(jax.tree.map(lambda leaf: leaf[1], states), rollout, keys[1])[0]
+    states = jax.vmap(lambda key: method.init(key, transitions.next_observation.rows, ENVS))(keys)
+    together = jax.vmap(lambda state, key: method.step(state, transitions, key)[0])(states, keys)
+    alone = method.step(jax.tree.map(lambda leaf: leaf[1], states), transitions, keys[1])[0]
     np.testing.assert_allclose(together[1], alone, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("table", [True, False])
 @pytest.mark.parametrize("negatives", [0, 3])
-def test_a_similarity_of_ones_own_is_used_as_it_is(table, negatives, key):
-    """The exponential one, written by a user, pays what the built-in one pays."""
+def test_a_custom_similarity_is_used(table, negatives, key):
+    """An exponential similarity from Python gives the rewards of the built-in one."""
 
     def similarity(observations, others):
         return jnp.exp(-0.5 * jnp.linalg.norm(observations[:, None] - others[None], axis=-1))
 
-    rollout, settings = rollout_of(table=table), dataclasses.replace(SETTINGS, num_negatives=negatives)
-    given = build(dataclasses.replace(settings, similarity="exponential", similarity_scale=0.5))
-    own = build(dataclasses.replace(settings, similarity=similarity))
-    state = given.init(key, rollout.arrived.rows, WORLDS)
+    transitions = make_transitions(table=table)
+    config = dataclasses.replace(CONFIG, num_negatives=negatives)
+    given = build(dataclasses.replace(config, similarity="exponential", similarity_scale=0.5))
+    custom = build(dataclasses.replace(config, similarity="custom"), similarity=similarity)
+    state = given.init(key, transitions.next_observation.rows, ENVS)
     np.testing.assert_allclose(
-        own.reward(state, rollout, key), given.reward(state, rollout, key), rtol=1e-4, atol=1e-5
+        custom.reward(state, transitions, key), given.reward(state, transitions, key), rtol=1e-4, atol=1e-5
     )

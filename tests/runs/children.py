@@ -1,22 +1,21 @@
-"""Runs in processes of their own, which can be killed, stopped and robbed of their disk."""
+"""Runs in child processes, which tests can kill, stop or deprive of their disk."""
 
 import contextlib
-import dataclasses
 import json
 import signal
 import subprocess
 import sys
 import time
 
-from gemax.runs.checkpoints import ARRAYS
-from gemax.runs.directory import read_metrics
+from gemax.runs.checkpoint_format import ARRAYS
+from gemax.runs.metrics_file import read_metrics
 from gemax.training.presets import configure
 
 TINY = {
     "updates_per_call": 2,
-    "num_worlds": 8,
-    "trace_length": 6,
-    "trace_period": 6,
+    "num_envs": 8,
+    "unroll_length": 6,
+    "unroll_period": 6,
     "lstm_size": 8,
     "torso_size": 16,
     "head_size": 8,
@@ -28,13 +27,12 @@ CHILD = """
 import errno, json, os, signal, sys, time
 from pathlib import Path
 import jax
-from gemax.cli.progress import tell_outcome
-from gemax.runs import saving, seeds, session
-from gemax.training.assemble import assemble
-from gemax.training.config import Config
+from gemax.cli.progress import report_outcome
+from gemax.runs import checkpoint_writer, session, warm_start
+from gemax.training.config import config_from_json
 
-path, verb, mischief, config = Path(sys.argv[1]), sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
-fsync, save, begin_together = os.fsync, saving.save_checkpoint, seeds.begin_together
+path, verb, fault, config = Path(sys.argv[1]), sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+fsync, save, initial_states = os.fsync, checkpoint_writer.save_checkpoint, warm_start.initial_states
 
 def say(*words):
     print(*words, flush=True)
@@ -45,46 +43,46 @@ def slow_fsync(descriptor):
     fsync(descriptor)
 
 def full_disk(folder, update, *arguments, **options):
-    if mischief == f"full disk at update {update}":
+    if fault == f"full disk at update {update}":
         raise OSError(errno.ENOSPC, "No space left on device")
     return save(folder, update, *arguments, **options)
 
-def poisoned(trainer):
-    states = begin_together(trainer)
+def last_seed_nan(trainer):
+    states = initial_states(trainer)
     bad = jax.tree.map(lambda leaf: leaf.at[-1].set(jax.numpy.nan), states.reward.parameters)
     return states._replace(reward=states.reward._replace(parameters=bad))
 
-def watch(metrics):
+def callback(metrics):
     say("update", metrics["update"])
-    if mischief == "unhurried":
+    if fault == "slow updates":
         time.sleep(0.1)
-    if mischief == f"signal at update {metrics['update']}":
+    if fault == f"signal at update {metrics['update']}":
         os.kill(os.getpid(), signal.SIGTERM)
 
-if mischief == "slow":
+if fault == "slow disk":
     os.fsync = slow_fsync
-if mischief.startswith("full disk"):
-    saving.save_checkpoint = full_disk
-if mischief == "the last seed is poisoned":
-    seeds.begin_together = poisoned
-# Pictures take longer than such a run. When one that was resumed ends, the command line draws them, in other tests.
-pictures = verb == "start"
-options = {"watch": watch, "tell": lambda words: say("told", words), "pictures": pictures}
+if fault.startswith("full disk"):
+    checkpoint_writer.save_checkpoint = full_disk
+if fault == "last seed is NaN":
+    warm_start.initial_states = last_seed_nan
+# Plots take longer than such a run. Other tests check them for resumed runs.
+plots = verb == "start"
+hooks = session.Hooks(lambda words: say("logged", words), callback, plots=plots)
 if verb == "start":
-    run = session.start_run(assemble(Config(**config)), path, **options)
+    run = session.start_run(config_from_json(config), path, hooks=hooks)
 else:
-    run = session.resume(path, **options)
-sys.exit(tell_outcome(run))
+    run = session.resume(path, hooks=hooks)
+sys.exit(report_outcome(run))
 """
 
 
-def command(path, verb, mischief="none", config=CONFIG):
-    return [sys.executable, "-c", CHILD, str(path), verb, mischief, json.dumps(dataclasses.asdict(config))]
+def command(path, verb, fault="none", config=CONFIG):
+    return [sys.executable, "-c", CHILD, str(path), verb, fault, json.dumps(config.to_json())]
 
 
-def finish(path, verb, environment, mischief="none", config=CONFIG, exit_code=0):
-    """Runs a child to its end and gives what it said."""
-    answer = ask(command(path, verb, mischief, config), environment)
+def finish(path, verb, environment, fault="none", config=CONFIG, exit_code=0):
+    """Runs a child to its end and returns its output."""
+    answer = ask(command(path, verb, fault, config), environment)
     assert answer.returncode == exit_code, f"{answer.returncode}: {answer.stdout}{answer.stderr}"
     return answer.stdout
 
@@ -101,7 +99,7 @@ def ask(arguments, environment):
 
 @contextlib.contextmanager
 def started(arguments, environment, **options):
-    """A process that does not outlive the test, whatever becomes of the test."""
+    """Starts a process that ends with the test."""
     child = subprocess.Popen(
         arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
@@ -112,9 +110,9 @@ def started(arguments, environment, **options):
         child.communicate()
 
 
-def kill_after(path, verb, environment, lines, delay, mischief, config=CONFIG):
-    """Kills a child some seconds after so many of its lines, counted from the first checkpoint on."""
-    with started(command(path, verb, mischief, config), environment) as child:
+def kill_after(path, verb, environment, lines, delay, fault, config=CONFIG):
+    """Kills a child after a number of output lines since its first checkpoint, and a delay in seconds."""
+    with started(command(path, verb, fault, config), environment) as child:
         for line in child.stdout:
             lines -= line.startswith(("update", "fsync")) and bool(checkpoints(path))
             if lines <= 0:
@@ -138,7 +136,7 @@ def checkpoints(path):
 
 def last_arrays(path):
     last = checkpoints(path)[-1]
-    assert last.name == f"update-{CONFIG.updates:08d}"
+    assert last.name == f"update-{CONFIG.run.updates:08d}"
     return (last / ARRAYS).read_bytes()
 
 

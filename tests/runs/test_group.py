@@ -1,6 +1,5 @@
-"""Several seeds in one run: each leaves what a lone run leaves, and what befalls one does not befall the others."""
+"""Several seeds in one run: each has a complete run directory, and a fault of one does not affect the others."""
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -21,31 +20,33 @@ from tests.runs.children import (
 
 import gemax
 from gemax.cli import main
-from gemax.runs.checkpoints import ARRAYS, CheckpointError
-from gemax.runs.directory import RunDirectory, create_run, read_metrics
-from gemax.runs.report import load_run
-from gemax.runs.seeds import refuse_taken
-from gemax.training.config import config_from
-from gemax.training.loop import is_frozen
+from gemax.errors import CheckpointError
+from gemax.runs.checkpoint_format import ARRAYS
+from gemax.runs.evaluation import load_run
+from gemax.runs.metrics_file import read_metrics
+from gemax.runs.run_directory import RunDirectory, create_run
+from gemax.runs.seed_directories import new_run_path
+from gemax.training.config import config_from_json
+from gemax.training.nonfinite import nonfinite_metrics
 
-TWO = dataclasses.replace(CONFIG, seeds=2)
+TWO = CONFIG.replace(seeds=2)
 SEEDS = ("seed-0", "seed-1")
 
 
 def test_every_seed_has_a_complete_run_directory(group):
     for seed, name in enumerate(SEEDS):
-        config = config_from(RunDirectory(group / name).read_config())
-        assert config == dataclasses.replace(CONFIG, seed=seed, grouped=True)
+        config = config_from_json(RunDirectory(group / name).read_config())
+        assert config == CONFIG.replace(seed=seed, grouped=True)
         assert [line["update"] for line in metrics_but_seconds(group / name)] == [2, 4, 6, 8, 10, 12]
         assert RunDirectory(group / name).read_summary()["status"] == "finished"
         assert [folder.name for folder in checkpoints(group / name)] == ["update-00000012"]
-        for picture in ("learning_curve.png", "heatmap.png", "embedding.png"):
-            assert (group / name / picture).read_bytes().startswith(b"\x89PNG")
-    assert config_from(RunDirectory(group).read_config()) == TWO
+        for plot in ("learning_curve.png", "heatmap.png", "embedding.png"):
+            assert (group / name / plot).read_bytes().startswith(b"\x89PNG")
+    assert config_from_json(RunDirectory(group).read_config()) == TWO
     assert leftovers(group) == []
 
 
-def test_the_group_logs_the_mean_and_sums_up_its_seeds(group):
+def test_the_group_logs_the_mean_over_seeds_and_a_summary_of_each(group):
     seeds, means = (
         [read_metrics(group / name / "metrics.jsonl") for name in SEEDS],
         read_metrics(group / "metrics.jsonl"),
@@ -62,7 +63,7 @@ def test_the_group_logs_the_mean_and_sums_up_its_seeds(group):
         assert of_seed.items() <= {"seed": seed, **RunDirectory(group / SEEDS[seed]).read_summary()}.items()
 
 
-def test_a_seed_of_a_group_learns_what_a_lone_one_does(group, whole):
+def test_a_seed_of_a_group_learns_the_same_as_alone(group, whole):
     lone, grouped = metrics_but_seconds(whole)[0], metrics_but_seconds(group / "seed-0")[0]
     assert lone.keys() == grouped.keys()
     assert lone["return"] is grouped["return"] is None  # no episode has ended yet
@@ -70,7 +71,7 @@ def test_a_seed_of_a_group_learns_what_a_lone_one_does(group, whole):
         np.testing.assert_allclose(grouped[name], lone[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
-def test_a_seed_of_its_own_checkpoint_is_that_of_the_group(group):
+def test_the_checkpoint_of_a_seed_equals_that_of_the_group(group):
     together = load_run(group)
     for seed, name in enumerate(SEEDS):
         alone = load_run(group / name)
@@ -78,18 +79,16 @@ def test_a_seed_of_its_own_checkpoint_is_that_of_the_group(group):
         jax.tree.map(
             np.testing.assert_array_equal, alone.states[seed].parameters, together.states[seed].parameters
         )
-    assert gemax.load(group / "seed-1").world.name == "two-rooms"
-    with pytest.raises(
-        ValueError, match=r"holds several policies\. Load one of those below it: seed-0, seed-1"
-    ):
+    assert gemax.load(group / "seed-1").spec.name == "two-rooms"
+    with pytest.raises(ValueError, match=r"holds several policies\. Load one of its folders: seed-0, seed-1"):
         gemax.load(group)
 
 
-def test_a_group_that_was_killed_stopped_and_prolonged_ends_like_one_that_was_not(
+def test_a_group_that_was_killed_stopped_and_extended_ends_like_an_undisturbed_one(
     group, tmp_path, environment
 ):
-    path, shorter = tmp_path / "run", dataclasses.replace(TWO, updates=8)
-    assert kill_after(path, "start", environment, 1, 0.05, "unhurried", shorter), "the test has lost its aim"
+    path, shorter = tmp_path / "run", TWO.replace(updates=8)
+    assert kill_after(path, "start", environment, 1, 0.05, "slow updates", shorter)
     with pytest.raises(CheckpointError, match="gets one when the group ends or is stopped"):
         load_run(path / "seed-1")
     finish(path, "resume", environment, "signal at update 4", exit_code=143)
@@ -106,25 +105,26 @@ def test_a_group_that_was_killed_stopped_and_prolonged_ends_like_one_that_was_no
     assert len(list((path / "tensorboard").iterdir())) == 1
 
 
-def test_a_seed_that_is_not_finite_is_frozen_and_the_others_go_on(group, tmp_path, environment):
+def test_a_seed_that_is_not_finite_is_frozen_while_the_others_train(group, tmp_path, environment):
     path = tmp_path / "run"
-    said = finish(path, "start", environment, "the last seed is poisoned", TWO, exit_code=5)
-    assert "told Seed 1 is frozen: 10 updates in a row were not finite, from update 1 on" in said
+    said = finish(path, "start", environment, "last seed is NaN", TWO, exit_code=5)
+    assert "logged Seed 1 is frozen: 10 consecutive updates were not finite, from update 1 on" in said
     assert "seed 1 was frozen at update 10; not finite:" in said
     summary = RunDirectory(path).read_summary()
     assert (summary["status"], summary["updates"]) == ("finished", 12)
     assert [seed["status"] for seed in summary["seeds"]] == ["finished", "frozen"]
     assert summary["frozen"][0]["update"] == 10
     assert "gem_loss" in summary["frozen"][0]["not_finite"]
-    # The other one does not notice, and the group's metrics are its own from then on.
+    # The other seed is unaffected, and the group's metrics are those of that seed from then on.
     assert last_arrays(path / "seed-0") == last_arrays(group / "seed-0")
     assert metrics_but_seconds(path / "seed-0") == metrics_but_seconds(group / "seed-0")
     assert [line["seeds"] for line in metrics_but_seconds(path)] == [2, 2, 2, 2, 1, 1]
     assert metrics_but_seconds(path)[-1]["gem_loss"] == metrics_but_seconds(path / "seed-0")[-1]["gem_loss"]
     assert [line["update"] for line in metrics_but_seconds(path / "seed-1")] == [2, 4, 6, 8, 10]
-    # It is part of the state, and so survives a checkpoint.
+    # The count of non-finite updates is part of the checkpoint.
     states = load_run(path).states
-    assert [bool(is_frozen(states[seed])) for seed in (0, 1)] == [False, True]
+    counts = [int(nonfinite_metrics(states[seed])["consecutive_nonfinite"]) for seed in (0, 1)]
+    assert counts == [0, 10]
 
 
 def test_a_group_is_evaluated_seed_by_seed(group, tmp_path, environment):
@@ -152,10 +152,10 @@ def test_a_seed_of_a_group_is_not_resumed_alone(group, capsys):
     assert leftovers(group) == []
 
 
-def test_a_place_where_a_seed_would_meet_another_run_is_refused(tmp_path):
+def test_a_directory_that_holds_a_run_of_one_of_the_seeds_is_refused(tmp_path):
     with create_run(tmp_path / "seed-1", {}):
         pass
     with pytest.raises(ValueError, match="seed-1 already holds a run"):
-        refuse_taken(tmp_path, TWO)
-    refuse_taken(tmp_path, CONFIG)
-    refuse_taken(tmp_path, dataclasses.replace(TWO, seed=2))
+        new_run_path(TWO, tmp_path)
+    new_run_path(CONFIG, tmp_path)
+    new_run_path(TWO.replace(seed=2), tmp_path)

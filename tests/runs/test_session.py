@@ -1,6 +1,5 @@
-"""Nothing that was learned is lost: a run that was killed, stopped or damaged ends as if it had not been."""
+"""A run that was killed, stopped or damaged and then resumed ends like an undisturbed one."""
 
-import dataclasses
 import random
 import shutil
 import signal
@@ -24,8 +23,9 @@ from tests.runs.children import (
     wait_for_metrics,
 )
 
-from gemax.runs.checkpoints import ARRAYS
-from gemax.runs.directory import RunDirectory, read_metrics
+from gemax.runs.checkpoint_format import ARRAYS
+from gemax.runs.metrics_file import read_metrics
+from gemax.runs.run_directory import RunDirectory
 
 
 def assert_ends_like(whole, path):
@@ -39,29 +39,27 @@ def assert_ends_like(whole, path):
 # Killed
 
 
-def test_a_run_killed_at_random_moments_ends_like_one_that_was_not(whole, tmp_path, environment):
+def test_a_run_killed_at_random_moments_ends_like_an_undisturbed_one(whole, tmp_path, environment):
     path, dice = tmp_path / "run", random.Random(2)
     kills = [
-        kill_after(path, verb, environment, 1, delay=dice.uniform(0.0, 0.15), mischief="unhurried")
+        kill_after(path, verb, environment, 1, delay=dice.uniform(0.0, 0.15), fault="slow updates")
         for verb in ("start", "resume", "resume")
     ]
-    assert sum(kills) >= 2, "the test has lost its aim"
+    assert sum(kills) >= 2, "the child ended before it was killed"
     assert not (path / "summary.json").exists()
     finish(path, "resume", environment)
     assert_ends_like(whole, path)
 
 
-def test_a_run_killed_in_the_middle_of_its_checkpoints_ends_like_one_that_was_not(
-    whole, tmp_path, environment
-):
+def test_a_run_killed_while_it_saves_ends_like_an_undisturbed_one(whole, tmp_path, environment):
     path = tmp_path / "run"
-    # The last flush of the first save is line 1. Each save flushes arrays, manifest, folder and name; a resumed run
-    # may first rewrite its metrics. Hit are a folder, the metrics, a name and arrays.
+    # Line 1 is the last fsync of the first save. Each save syncs arrays, manifest, folder and name; a resumed run may
+    # rewrite its metrics first. The kills hit a folder, the metrics, a name and the arrays.
     kills = [
-        kill_after(path, verb, environment, lines, delay=0.0, mischief="slow")
+        kill_after(path, verb, environment, lines, delay=0.0, fault="slow disk")
         for verb, lines in (("start", 4), ("resume", 1), ("resume", 5), ("resume", 1))
     ]
-    assert all(kills), "the test has lost its aim"
+    assert all(kills), "the child ended before it was killed"
     finish(path, "resume", environment)
     assert_ends_like(whole, path)
 
@@ -69,7 +67,7 @@ def test_a_run_killed_in_the_middle_of_its_checkpoints_ends_like_one_that_was_no
 # Stopped
 
 
-def test_signals_stop_a_run_after_a_checkpoint_and_it_can_go_on(tmp_path, environment, whole):
+def test_signals_stop_a_run_after_a_checkpoint_and_it_can_be_resumed(tmp_path, environment, whole):
     path = tmp_path / "run"
     # Long enough to be hit; `whole` has compiled the same call.
     flags = flags_of({**TINY, "updates": 1000, "checkpoint_every": 400})
@@ -93,23 +91,23 @@ def test_signals_stop_a_run_after_a_checkpoint_and_it_can_go_on(tmp_path, enviro
     answer = cli("resume", path, "--updates", reached + 4, environment=environment)
     assert answer.returncode == 0, answer.stderr
     assert RunDirectory(path).read_summary()["status"] == "finished"
-    assert RunDirectory(path).read_config()["updates"] == reached + 4
+    assert RunDirectory(path).read_config()["run"]["updates"] == reached + 4
     assert [line["update"] for line in metrics_but_seconds(path)] == list(range(2, reached + 5, 2))
 
 
 def test_a_signal_between_saving_and_stopping_loses_nothing(whole, tmp_path, environment):
     path = tmp_path / "run"
-    config = dataclasses.replace(CONFIG, checkpoint_every=6)
+    config = CONFIG.replace(checkpoint_every=6)
     finish(path, "start", environment, "signal at update 4", config, exit_code=143)
     updates = RunDirectory(path).read_summary()["updates"]
-    assert updates < CONFIG.updates
+    assert updates < CONFIG.run.updates
     assert checkpoints(path)[-1].name == f"update-{updates:08d}"
 
 
 # Damaged
 
 
-def test_a_damaged_newest_checkpoint_costs_time_but_changes_nothing(whole, tmp_path, environment):
+def test_a_damaged_newest_checkpoint_is_replaced_by_the_one_before(whole, tmp_path, environment):
     path = Path(shutil.copytree(whole, tmp_path / "run"))
     arrays = checkpoints(path)[-1] / ARRAYS
     content = bytearray(arrays.read_bytes())
@@ -118,13 +116,13 @@ def test_a_damaged_newest_checkpoint_costs_time_but_changes_nothing(whole, tmp_p
     with (path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"update": 14, "ret')
     said = finish(path, "resume", environment)
-    assert "told Skipped a damaged checkpoint, update 12" in said
-    assert "told Dropped line 7" in said
+    assert "logged Skipped a damaged checkpoint, update 12" in said
+    assert "logged Dropped line 7" in said
     assert "update 12\n" in said
     assert_ends_like(whole, path)
 
 
-def test_if_all_checkpoints_are_damaged_the_run_does_not_begin_anew(whole, tmp_path, environment):
+def test_a_run_without_a_good_checkpoint_does_not_start_from_scratch(whole, tmp_path, environment):
     path = Path(shutil.copytree(whole, tmp_path / "run"))
     metrics = (path / "metrics.jsonl").read_bytes()
     for checkpoint in checkpoints(path):
@@ -136,17 +134,17 @@ def test_if_all_checkpoints_are_damaged_the_run_does_not_begin_anew(whole, tmp_p
     assert (path / "metrics.jsonl").read_bytes() == metrics
 
 
-def test_resuming_a_finished_run_ends_at_once_and_changes_no_metrics(whole, tmp_path, environment):
+def test_resuming_a_finished_run_changes_no_metrics(whole, tmp_path, environment):
     path = Path(shutil.copytree(whole, tmp_path / "run"))
     metrics = (path / "metrics.jsonl").read_bytes()
     said = finish(path, "resume", environment)
-    assert "told Already at 12 of 12 updates" in said
+    assert "logged Already at 12 of 12 updates" in said
     assert "finished after 12 updates" in said
     assert (path / "metrics.jsonl").read_bytes() == metrics
     assert_ends_like(whole, path)
 
 
-def test_a_disk_that_is_full_for_a_while_costs_one_checkpoint_and_not_the_run(whole, tmp_path, environment):
+def test_a_disk_that_is_full_for_a_while_costs_one_checkpoint(whole, tmp_path, environment):
     path = tmp_path / "run"
     said = finish(path, "start", environment, "full disk at update 6")
     assert said.count("the checkpoint of update 6 could not be written") == 1
@@ -158,7 +156,7 @@ def test_a_disk_that_is_full_for_a_while_costs_one_checkpoint_and_not_the_run(wh
     assert_ends_like(whole, path)
 
 
-def test_a_disk_that_is_full_at_the_end_is_an_error_and_the_run_can_go_on(whole, tmp_path, environment):
+def test_a_disk_that_is_full_at_the_end_is_an_error_and_the_run_can_be_resumed(whole, tmp_path, environment):
     path = tmp_path / "run"
     answer = ask(command(path, "start", "full disk at update 12"), environment)
     assert "CheckpointError: the checkpoint of update 12 could not be written" in answer.stderr

@@ -1,4 +1,4 @@
-"""The metrics file is the truth and raises; every other sink may fail, and the run goes on."""
+"""Errors of the metrics file are raised; any other sink may fail or hang without stopping the run."""
 
 import logging
 import struct
@@ -11,65 +11,71 @@ import jax.numpy as jnp
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from gemax.runs.directory import RunDirectory, create_run, read_metrics
-from gemax.runs.sinks import Sink, all_of, guarded, jsonl_sink, sinks_for, tensorboard_sink, wandb_sink
+from gemax.runs.metrics_file import read_metrics
+from gemax.runs.run_directory import RunDirectory, create_run
+from gemax.runs.sinks import Sink, background_sink, combine_sinks, jsonl_sink, sinks_for
 
 
-class Memory:
-    """A sink that remembers, and goes wrong where it is told to."""
+class MemorySink:
+    """Records what is written. Raises or hangs when opened, closed or at a given update."""
 
     def __init__(self, fail_at=None, hang_at=None):
         self.written, self.is_closed = [], False
         self.fail_at, self.hang_at = fail_at, hang_at
         self.release = threading.Event()
 
-    def meet_fate(self, moment):
-        if moment == self.fail_at:
-            raise RuntimeError("out of luck")
-        if moment == self.hang_at:
+    def fail_or_hang(self, event):
+        if event == self.fail_at:
+            raise RuntimeError("on purpose")
+        if event == self.hang_at:
             self.release.wait(30)
 
     def open(self):
-        self.meet_fate("open")
+        self.fail_or_hang("open")
         return Sink(self.write, self.close)
 
     def write(self, update, metrics):
-        self.meet_fate(update)
+        self.fail_or_hang(update)
         self.written.append((update, metrics))
 
     def close(self):
-        self.meet_fate("close")
+        self.fail_or_hang("close")
         self.is_closed = True
+
+
+def open_sink(run, first_update=1, **options):
+    (open_requested,) = sinks_for(**options)
+    return open_requested(run, first_update)
 
 
 def warnings_in(caplog):
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_the_metrics_file_raises(tmp_path):
+def test_errors_of_the_metrics_file_are_raised(tmp_path):
     sink = jsonl_sink(RunDirectory(tmp_path / "gone"))
     with pytest.raises(OSError, match=r"Cannot write to .*metrics\.jsonl: No such file"):
         sink.write(1, {"loss": 0.5})
 
 
-def test_several_sinks_get_the_same_and_are_all_closed(tmp_path):
-    memory, failing = Memory(), Memory(fail_at="close")
+def test_combined_sinks_get_the_same_metrics_and_are_all_closed(tmp_path):
+    memory, failing = MemorySink(), MemorySink(fail_at="close")
     with create_run(tmp_path / "run", {}) as run:
-        sink = all_of([jsonl_sink(run), failing.open(), memory.open()])
+        sink = combine_sinks([jsonl_sink(run), failing.open(), memory.open()])
         sink.write(1, {"loss": 0.5})
-        with pytest.raises(RuntimeError, match="luck"):
+        with pytest.raises(RuntimeError, match="on purpose"):
             sink.close()
     assert read_metrics(run.metrics) == [{"update": 1, "loss": 0.5}]
     assert memory.written == [(1, {"loss": 0.5})]
     assert memory.is_closed
 
 
-# Guards
+# Background sinks
 
 
-def test_a_guarded_sink_gets_everything_in_order_and_is_closed(caplog):
-    memory = Memory()
-    sink = guarded("Memory", memory.open)
+def test_a_background_sink_gets_everything_in_order_and_is_closed(caplog):
+    memory = MemorySink()
+    sink = background_sink("Memory", memory.open)
     for update in range(100):
         sink.write(update, {"loss": jnp.float32(update), "bad": jnp.nan})
     sink.close()
@@ -78,39 +84,39 @@ def test_a_guarded_sink_gets_everything_in_order_and_is_closed(caplog):
     assert warnings_in(caplog) == []
 
 
-@pytest.mark.parametrize("moment", ["open", 0, 3, "close"])
-def test_a_sink_that_raises_gives_one_warning_and_is_switched_off(caplog, moment):
-    memory = Memory(fail_at=moment)
-    sink = guarded("Memory", memory.open)
+@pytest.mark.parametrize("event", ["open", 0, 3, "close"])
+def test_a_sink_that_raises_logs_one_warning_and_is_switched_off(caplog, event):
+    memory = MemorySink(fail_at=event)
+    sink = background_sink("Memory", memory.open)
     for update in range(20):
         sink.write(update, {})
         time.sleep(0.001)
     sink.close()
     sink.close()
     assert len(warnings_in(caplog)) == 1
-    assert "Memory is switched off: RuntimeError: out of luck" in warnings_in(caplog)[0]
-    assert len(memory.written) == {"open": 0, 0: 0, 3: 3, "close": 20}[moment]
+    assert "Memory is switched off: RuntimeError: on purpose" in warnings_in(caplog)[0]
+    assert len(memory.written) == {"open": 0, 0: 0, 3: 3, "close": 20}[event]
 
 
-@pytest.mark.parametrize("moment", ["open", 0, 3, "close"])
-def test_a_sink_that_hangs_delays_nothing_but_the_end_and_that_not_for_long(caplog, moment):
-    memory = Memory(hang_at=moment)
+@pytest.mark.parametrize("event", ["open", 0, 3, "close"])
+def test_a_sink_that_hangs_delays_only_the_end_of_a_run_and_only_until_the_timeout(caplog, event):
+    memory = MemorySink(hang_at=event)
     start = time.monotonic()
-    sink = guarded("Memory", memory.open, patience_seconds=0.2)
+    sink = background_sink("Memory", memory.open, timeout_seconds=0.2)
     for update in range(20):
         sink.write(update, {})
     assert time.monotonic() - start < 0.15
     sink.close()
     assert 0.2 <= time.monotonic() - start < 2.0
     assert warnings_in(caplog) == [
-        "Memory is switched off: it did not finish within 0.2 s. The run goes on, and logs to its own file."
+        "Memory is switched off: it did not finish within 0.2 s. The run continues without it."
     ]
     memory.release.set()
 
 
-def test_a_sink_that_hangs_through_a_long_run_holds_little_memory_and_is_switched_off(caplog):
-    memory = Memory(hang_at=0)
-    sink = guarded("Memory", memory.open, longest_queue=10)
+def test_a_sink_that_hangs_is_switched_off_when_its_queue_is_full(caplog):
+    memory = MemorySink(hang_at=0)
+    sink = background_sink("Memory", memory.open, max_queue_size=10)
     for update in range(1_000):
         sink.write(update, {})
     start = time.monotonic()
@@ -121,27 +127,27 @@ def test_a_sink_that_hangs_through_a_long_run_holds_little_memory_and_is_switche
     memory.release.set()
 
 
-def test_metrics_that_cannot_be_written_switch_off_only_the_sink(caplog):
-    sink = guarded("Memory", Memory().open)
+def test_metrics_that_json_cannot_represent_switch_off_only_the_sink(caplog):
+    sink = background_sink("Memory", MemorySink().open)
     sink.write(1, {"a": object()})
     sink.close()
     assert len(warnings_in(caplog)) == 1
 
 
-def test_a_sink_that_tries_to_end_the_program_does_not(caplog):
-    def leave():
+def test_a_sink_cannot_exit_the_program(caplog):
+    def exit_program():
         sys.exit("no login")
 
-    sink = guarded("Memory", leave)
+    sink = background_sink("Memory", exit_program)
     sink.close()
     assert "SystemExit: no login" in warnings_in(caplog)[0]
 
 
-def test_a_program_ends_while_a_sink_hangs():
+def test_a_program_exits_while_a_sink_hangs():
     code = """
 import time
-from gemax.runs.sinks import guarded
-sink = guarded("Memory", lambda: time.sleep(600), patience_seconds=0.1)
+from gemax.runs.sinks import background_sink
+sink = background_sink("Memory", lambda: time.sleep(600), timeout_seconds=0.1)
 sink.write(1, {})
 sink.close()
 """
@@ -154,7 +160,7 @@ sink.close()
 
 
 def events_in(folder):
-    """What TensorBoard would read: records of a length, its checksum, the event, and its checksum."""
+    """Parses event files: each record is a length, its checksum, the event and its checksum."""
     events = []
     for path in sorted(folder.glob("events.out.tfevents.*")):
         content = path.read_bytes()
@@ -166,7 +172,7 @@ def events_in(folder):
 
 
 def test_tensorboard_gets_every_number(tmp_path, caplog):
-    sink = tensorboard_sink(tmp_path / "run" / "tensorboard")
+    sink = open_sink(RunDirectory(tmp_path / "run"), tensorboard=True)
     sink.write(10, {"loss": 0.5, "episodes": 3, "nan": float("nan"), "text": "a", "list": [1]})
     sink.write(20, {"loss": 0.25})
     sink.close()
@@ -179,36 +185,35 @@ def test_tensorboard_gets_every_number(tmp_path, caplog):
     assert warnings_in(caplog) == []
 
 
-def test_tensorboard_is_told_where_a_resumed_run_starts(tmp_path):
+def test_tensorboard_gets_the_first_update_of_a_resumed_run(tmp_path):
     with create_run(tmp_path / "run", {}) as run:
-        (open_sink,) = sinks_for(tensorboard=True)
-        open_sink(run, 21).close()
+        open_sink(run, 21, tensorboard=True).close()
     events = events_in(tmp_path / "run" / "tensorboard")
     assert [event.step for event in events if event.HasField("session_log")] == [21]
 
 
-def test_tensorboard_on_a_bad_disk_does_not_stop_a_run(tmp_path, caplog):
-    (tmp_path / "tensorboard").write_text("a file in the way")
-    sink = tensorboard_sink(tmp_path / "tensorboard")
+def test_a_tensorboard_folder_that_cannot_be_created_does_not_stop_a_run(tmp_path, caplog):
+    (tmp_path / "tensorboard").write_text("not a folder")
+    sink = open_sink(RunDirectory(tmp_path), tensorboard=True)
     sink.write(1, {"loss": 0.5})
     sink.close()
     assert len(warnings_in(caplog)) == 1
     assert "TensorBoard is switched off: FileExistsError" in warnings_in(caplog)[0]
 
 
-# Packages that are missing, and W&B in miniature
+# Missing packages, and a fake W&B
 
 
 @pytest.mark.parametrize(
-    ("package", "extra", "wishes"),
+    ("package", "extra", "options"),
     [("tensorboardX", "tensorboard", {"tensorboard": True}), ("wandb", "wandb", {"wandb": "gemax"})],
 )
-def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch, package, extra, wishes):
+def test_a_missing_package_is_reported_with_the_command_to_install_it(monkeypatch, package, extra, options):
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name: None if name == package else pytest.fail(name)
     )
     with pytest.raises(ValueError, match=rf"needs {package}\. .*pip install 'gemax\[{extra}\]'"):
-        sinks_for(**wishes)
+        sinks_for(**options)
 
 
 WANDB = """
@@ -227,7 +232,7 @@ init = Run
 
 @pytest.fixture
 def fake_wandb(tmp_path, monkeypatch):
-    """Installs something under the name of wandb."""
+    """Returns a function that installs a module named wandb."""
 
     def install(source):
         (tmp_path / "packages").mkdir()
@@ -239,12 +244,11 @@ def fake_wandb(tmp_path, monkeypatch):
     sys.modules.pop("wandb", None)
 
 
-def test_wandb_gets_every_number_of_a_run_and_of_its_resumption_under_one_id(tmp_path, fake_wandb, caplog):
+def test_wandb_gets_every_number_and_a_resumed_run_keeps_its_id(tmp_path, fake_wandb, caplog):
     fake_wandb(WANDB)
     with create_run(tmp_path / "two-rooms", {"seed": 1}) as run:
         for update in (5, 10):
-            (open_sink,) = sinks_for(wandb="mine")
-            sink = open_sink(run, update)
+            sink = open_sink(run, update, wandb="mine")
             sink.write(update, {"loss": 0.5, "nan": float("nan")})
             sink.close()
     identity = (run.path / "wandb" / "id").read_text()
@@ -263,9 +267,10 @@ def test_wandb_gets_every_number_of_a_run_and_of_its_resumption_under_one_id(tmp
 
 def test_a_broken_wandb_does_not_stop_a_run(tmp_path, fake_wandb, caplog):
     fake_wandb("raise ImportError('wrong protobuf')")
-    sink = wandb_sink(tmp_path / "run", "gemax", "two-rooms", {})
+    (tmp_path / "config.json").write_text("{}")
+    sink = open_sink(RunDirectory(tmp_path), wandb="gemax")
     sink.write(5, {"loss": 0.5})
     sink.close()
     assert warnings_in(caplog) == [
-        "Weights & Biases is switched off: ImportError: wrong protobuf. The run goes on, and logs to its own file."
+        "Weights & Biases is switched off: ImportError: wrong protobuf. The run continues without it."
     ]

@@ -1,4 +1,4 @@
-"""`gemax collect`: the episodes of a run's policy as a dataset."""
+"""`gemax collect`: writes episodes of a run's policy as a dataset."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,34 +11,34 @@ def collect(
     /,
     episodes: int = 1000,
     seed: int = 0,
-    longest: Annotated[int | None, arg(metavar="STEPS")] = None,
-    id: Annotated[str | None, arg(metavar="NAME")] = None,  # noqa: A002 (the name that a user types)
+    max_episode_steps: Annotated[int | None, arg(metavar="STEPS")] = None,
+    dataset_id: Annotated[str | None, arg(name="id", metavar="NAME")] = None,
 ) -> int:
-    """Plays fresh episodes with the policy of a run, and writes them as a Minari dataset.
+    """Writes episodes of the policy of a run as a Minari dataset.
 
     Args:
         run: The run directory.
-        episodes: How many episodes are played, with drawn actions.
-        seed: Which starts, rewards and actions are drawn.
-        longest: Steps after which an episode of a gym: environment is cut; by default 10,000, or its horizon.
-        id: What the dataset is called; by default gemax/RUN-v0.
+        episodes: Number of episodes, with sampled actions.
+        seed: Random seed of the episodes.
+        max_episode_steps: Step limit of `gym:` environments. The default is 10,000, or the horizon if longer.
+        dataset_id: Name of the dataset. The default is gemax/RUN-v0.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
-    from gemax.integrations.collecting import collect as collect_dataset
+    from gemax.cli.progress import make_console
+    from gemax.integrations.collect import collect as collect_dataset
 
-    console = Console(highlight=False, markup=False)
+    console = make_console()
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("collecting", total=episodes)
         name = collect_dataset(
             run,
             episodes=episodes,
             seed=seed,
-            longest=longest,
-            dataset_id=id,
-            watch=lambda written: bar.update(task, completed=written),
-            tell=console.print,
+            max_episode_steps=max_episode_steps,
+            dataset_id=dataset_id,
+            callback=lambda num_written: bar.update(task, completed=num_written),
+            log=console.print,
         )
     console.print(
         f'{episodes:,} episodes written. Read them with minari.load_dataset("{name}").', soft_wrap=True

@@ -1,9 +1,11 @@
-"""`gemax evaluate`: what the frozen policy of a run does."""
+"""`gemax evaluate`: evaluates the policy of a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
+
+COLUMNS = ("return", "length", "coverage", "entropy", "entropy_share")
 
 
 def evaluate(
@@ -11,40 +13,36 @@ def evaluate(
     /,
     episodes: int = 1000,
     seed: int = 0,
-    longest: Annotated[int | None, arg(metavar="STEPS")] = None,
+    max_episode_steps: Annotated[int | None, arg(metavar="STEPS")] = None,
 ) -> int:
-    """Plays fresh episodes with the policy of a run, drawn and greedy: return, coverage and entropy.
+    """Evaluates the policy of a run with sampled and with greedy actions: return, coverage and entropy.
 
     Args:
         run: The run directory.
-        episodes: How many episodes are played, of each kind.
-        seed: Which starts, rewards and actions are drawn.
-        longest: Steps after which an episode of a gym: environment is cut; by default 10,000, or its horizon.
+        episodes: Number of episodes with sampled actions, and number of episodes with greedy actions.
+        seed: Random seed of the episodes.
+        max_episode_steps: Step limit of `gym:` environments. The default is 10,000, or the horizon if longer.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    from gemax.runs.report import KINDS, evaluate_run
+    from gemax.cli.progress import make_console
+    from gemax.runs.evaluation import ACTION_MODES, evaluate_run
 
-    console = Console(highlight=False, markup=False)
-    report = evaluate_run(run, episodes, seed, tell=console.print, longest=longest)
-    names = ("return", "length", "coverage", "entropy", "entropy_share")
-    table = Table("policy", *names[:-1], "share of ceiling", title=f"{episodes:,} episodes")
-    for trained in report.get("seeds", []):
-        for kind in KINDS:
-            table.add_row(
-                f"seed {trained['seed']}, {kind}", *(_in_words(trained[kind].get(n)) for n in names)
-            )
-    for kind in KINDS:
-        label = f"mean, {kind}" if "seeds" in report else kind
-        table.add_row(label, *(_in_words(report[kind].get(name)) for name in names))
+    console = make_console()
+    report = evaluate_run(run, episodes, seed, log=console.print, max_episode_steps=max_episode_steps)
+    seeds = report.get("seeds", [])
+    rows = {f"seed {trained['seed']}, {mode}": trained[mode] for trained in seeds for mode in ACTION_MODES}
+    rows |= {f"mean, {mode}" if seeds else mode: report[mode] for mode in ACTION_MODES}
+    table = Table("policy", *COLUMNS[:-1], "share of ceiling", title=f"{episodes:,} episodes")
+    for label, statistics in rows.items():
+        table.add_row(label, *(_format(statistics.get(name)) for name in COLUMNS))
     console.print(table)
-    console.print(f"Written to {run / 'evaluation.json'}; ± is half of a 95 % interval.")
+    console.print(f"Written to {run / 'evaluation.json'}. ± is half of a 95 % confidence interval.")
     return 0
 
 
-def _in_words(number: dict[str, float] | None) -> str:
-    if number is None:
+def _format(statistic: dict[str, Any] | None) -> str:
+    if statistic is None:
         return "–"
-    interval = f" ± {number['half_width']:.2g}" if "half_width" in number else ""
-    return f"{number['mean']:.4g}{interval}"
+    interval = f" ± {statistic['half_width']:.2g}" if "half_width" in statistic else ""
+    return f"{statistic['mean']:.4g}{interval}"

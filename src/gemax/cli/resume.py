@@ -1,4 +1,4 @@
-"""`gemax resume`: go on with a run."""
+"""`gemax resume`: resumes a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,22 +13,24 @@ def resume(
     tensorboard: bool = False,
     wandb: Annotated[str | None, arg(metavar="PROJECT")] = None,
 ) -> int:
-    """Goes on with a run from its newest good checkpoint, bit for bit; gym: environments start new episodes.
+    """Resumes a run from its newest good checkpoint, bit-exactly. gym: environments start new episodes.
 
     Args:
         run: The run directory.
-        updates: Train to this many updates instead, more than it has so far.
-        tensorboard: Also write TensorBoard events into the run directory.
-        wandb: Also send the metrics to this project of Weights & Biases.
+        updates: New total number of updates, more than the run has done. The default is the configured number.
+        tensorboard: Also write TensorBoard events to the run directory.
+        wandb: Also send metrics to this Weights & Biases project.
     """
-    from gemax.cli.progress import Progress, tell_outcome
-    from gemax.runs.directory import RunDirectory
+    from gemax.cli.progress import TrainingBar, report_outcome
+    from gemax.runs.run_directory import RunDirectory
+    from gemax.runs.session import Hooks
     from gemax.runs.session import resume as resume_session
     from gemax.runs.sinks import sinks_for
-    from gemax.training.config import config_from
+    from gemax.training.config import config_from_json
 
-    config = config_from(RunDirectory(run).read_config())
+    config = config_from_json(RunDirectory(run).read_config())
     sinks = sinks_for(tensorboard=tensorboard, wandb=wandb)
-    with Progress(updates or config.updates, run) as progress:
-        outcome = resume_session(run, updates=updates, watch=progress.show, sinks=sinks, tell=progress.tell)
-    return tell_outcome(outcome)
+    with TrainingBar(updates or config.run.updates) as bar:
+        hooks = Hooks(bar.log, bar.show, sinks)
+        outcome = resume_session(run, updates, hooks=hooks)
+    return report_outcome(outcome)

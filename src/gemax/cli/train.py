@@ -1,88 +1,113 @@
-"""`gemax train`: explore a world."""
+"""`gemax train`: trains an agent to explore an environment."""
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import Positional, Suppress, arg
+from tyro.conf import OmitArgPrefixes, Positional, Suppress, arg
 
-from gemax.training.config import CHOICES, Config, is_environment
-from gemax.training.presets import LAPTOP, configure
+from gemax.rewards.config import Method
+from gemax.settings import field_names
+from gemax.training.config import SECTIONS, Config, Preset
+from gemax.training.presets import configure
 
 
 @dataclass(frozen=True)
-class TrainArguments(Config):
-    """Trains an agent to explore a world, and leaves a run directory with metrics, checkpoints and pictures."""
+class CommonFlags:
+    """Trains an agent to explore an environment. Writes metrics, checkpoints and plots to a run directory."""
 
-    world: Annotated[Positional[str], arg(metavar="WORLD")] = "two-rooms"
-    """What to explore; `gemax worlds` lists them, and gym:ID is any environment of Gymnasium."""
+    env_id: Annotated[Positional[str], arg(metavar="ENV")] = "two-rooms"
+    """Environment: a name that `gemax envs` lists, or `gym:ID` for any Gymnasium environment."""
     map: Annotated[Path | None, arg(metavar="FILE")] = None
-    """A map of your own to explore instead, as a text file; see also `--horizon`."""
-    map_text: Suppress[str] = ""
-    grouped: Suppress[bool] = False
+    """Text file with a custom map to explore instead of ENV. Set the episode length with `--horizon`."""
+    method: Method = "gem"
+    """Intrinsic reward. `none` trains on the extrinsic reward alone, `custom` can only be used from Python."""
+    preset: Preset = "laptop"
+    """Defaults of all other flags: `laptop` learns in minutes on two cores, `paper` has the paper's settings."""
+    seed: int = 0
+    """Random seed. With `--seeds N`, the first of N consecutive seeds."""
+    seeds: int = 1
+    """Number of seeds to train together in one program."""
+    updates: int = 500
+    """Number of updates to train for."""
+    num_envs: int = 64
+    """Number of environments to step in parallel."""
+    learning_rate: float = 1e-3
+    """Learning rate of policy and value."""
+    reward_free: bool = False
+    """Hide the extrinsic reward from the agent."""
     start_from: Annotated[str, arg(name="from", metavar="RUN")] = ""
-    """A run whose networks this one starts with; where the method stays, with what its reward has learned too."""
-    start_update: Suppress[int] = 0
+    """Run directory to copy the networks from, for example to fine-tune a reward-free run."""
     out: Path | None = None
-    """The run directory. By default runs/WORLD-METHOD-SEED, numbered if that is taken."""
+    """Run directory. The default is runs/ENV-METHOD-SEED, numbered if that exists."""
     tensorboard: bool = False
-    """Also write TensorBoard events into the run directory."""
+    """Also write TensorBoard events to the run directory."""
     wandb: Annotated[str | None, arg(metavar="PROJECT")] = None
-    """Also send the metrics to this project of Weights & Biases."""
+    """Also send metrics to this Weights & Biases project."""
 
-    def __post_init__(self) -> None:
-        """Looks at nothing yet: `config` does, once everything was read."""
 
-    @property
-    def config(self) -> Config:
-        """What the run depends on: a map as it is now, not the name of its file."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Config)}
-        if self.map is not None:
-            from gemax.worlds.maps import text_of
+HIDDEN = {*field_names(CommonFlags), "map_text", "start_update", "grouped"}
+"""Configuration fields without a flag in their section: they are common flags, or gemax sets them."""
 
-            fields |= {"world": self.map.stem, "map_text": text_of(self.map)}
-        return Config(**fields)
+
+def section_flags(section: type) -> type:
+    """Returns a section of the configuration with its hidden fields suppressed."""
+    hidden = [
+        (field.name, Suppress[field.type], field.default) for field in fields(section) if field.name in HIDDEN
+    ]
+    return make_dataclass(
+        section.__name__, hidden, bases=(section,), frozen=True, namespace={"__doc__": section.__doc__}
+    )
+
+
+SECTION_FLAGS = {name: section_flags(section) for name, section in SECTIONS.items()}
+TrainFlags: Any = make_dataclass(
+    "TrainFlags",
+    [(name, OmitArgPrefixes[flags], field(default_factory=flags)) for name, flags in SECTION_FLAGS.items()],
+    bases=(CommonFlags,),
+    frozen=True,
+    namespace={"__doc__": CommonFlags.__doc__},
+)
+"""The common flags, then one group of flags per section."""
+
+
+def parse_flags(arguments: list[str]) -> Any:
+    """Parses `TrainFlags`, twice: environment, preset and method decide the defaults of the other flags."""
+    import tyro
+
+    known = [argument for argument in arguments if argument not in ("-h", "--help")]
+    first = tyro.cli(TrainFlags, default=default_flags("two-rooms"), args=known, prog="gemax train")
+    default = default_flags(first.env_id, preset=first.preset, method=first.method)
+    return tyro.cli(TrainFlags, default=default, args=arguments, prog="gemax train")
+
+
+def default_flags(env_id: str, **chosen: Any) -> Any:
+    """Returns the `TrainFlags` of a preset."""
+    config = configure(env_id, **chosen)
+    sections = {name: flags(**vars(getattr(config, name))) for name, flags in SECTION_FLAGS.items()}
+    common = {name: value for name, value in config.flat.items() if name in field_names(CommonFlags)}
+    return TrainFlags(**common, **sections)
+
+
+def config_of(flags: Any) -> Config:
+    """Returns the configuration that `TrainFlags` describe. It holds the text of a map, not its file name."""
+    settings = {name: value for section in SECTIONS for name, value in vars(getattr(flags, section)).items()}
+    settings |= {name: value for name, value in vars(flags).items() if name in settings}
+    if flags.map is not None:
+        from gemax.envs.maps import read_map_text
+
+        settings |= {"env_id": flags.map.stem, "map_text": read_map_text(flags.map)}
+    return Config().replace(**settings)
 
 
 def train(arguments: list[str]) -> int:
-    """Trains an agent to explore a world, and leaves a run directory with metrics, checkpoints and pictures."""
-    import tyro
-
-    # The world's preset is the default that `--help` shows and that flags change.
-    known = (argument for argument in arguments if argument in LAPTOP or is_environment(argument))
-    world = next(known, "two-rooms")
-    chosen: dict[str, Any] = {
-        name: given_choice(arguments, f"--{name}", CHOICES[name], getattr(Config, name))
-        for name in ("preset", "method")
-    }
-    default = TrainArguments(**dataclasses.asdict(configure(world, **chosen)))
-    parsed = tyro.cli(TrainArguments, default=default, args=arguments, prog="gemax train")
-    return run_and_tell(parsed)
-
-
-def given_choice(arguments: list[str], flag: str, allowed: tuple[str, ...], default: str) -> str:
-    """What a flag says before all is read; what it says wrong, or not at all, is left to be found out in its turn."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        name, _, value = argument.partition("=")
-        if name == flag and (value or following) in allowed:
-            return value or following
-    return default
-
-
-def run_and_tell(arguments: TrainArguments) -> int:
-    """Runs with a progress line, and says where everything is."""
-    from gemax.cli.progress import Progress, tell_outcome
-    from gemax.runs.seeds import place_for
-    from gemax.runs.session import start_run
+    """Trains an agent to explore an environment. Writes metrics, checkpoints and plots to a run directory."""
+    flags = parse_flags(arguments)
+    from gemax.cli.progress import TrainingBar, report_outcome
+    from gemax.runs.session import Hooks, start_run
     from gemax.runs.sinks import sinks_for
-    from gemax.training.assemble import assemble
 
-    config = arguments.config
-    # What cannot be is refused before anything is said or made: a place that is taken, an unknown world, a bad map.
-    path = place_for(config, arguments.out)
-    trainer = assemble(config)
-    sinks = sinks_for(tensorboard=arguments.tensorboard, wandb=arguments.wandb)
-    with Progress(config.updates, path) as progress:
-        run = start_run(trainer, path, watch=progress.show, sinks=sinks, tell=progress.tell)
-    return tell_outcome(run)
+    config, sinks = config_of(flags), sinks_for(tensorboard=flags.tensorboard, wandb=flags.wandb)
+    with TrainingBar(config.run.updates) as bar:
+        run = start_run(config, flags.out, hooks=Hooks(bar.log, bar.show, sinks))
+    return report_outcome(run)

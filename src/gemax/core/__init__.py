@@ -1,1 +1,1 @@
-"""The paper, as pure functions: arrays in, arrays out."""
+"""The paper as pure functions: arrays in, arrays out."""

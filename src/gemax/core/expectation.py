@@ -1,8 +1,8 @@
-"""Expectations: over the states of a batch, and over the negatives x' that each state is contrasted with.
+"""Expectations over the states of a batch and over the negatives x' of each state.
 
-The objective needs two numbers of the negatives of a state x, `E[k(x, x')]` and `E[k(x, x') g(x')]`. Either
-every state of the other batch is a negative (exact: no sampling noise, and cheaper than it looks, a matrix
-product with a histogram), or a few are drawn (sampled: `n_neg` of the paper).
+The objective needs two expectations over the negatives of a state x: `E[k(x, x')]` and `E[k(x, x') g(x')]`. In the
+exact form, every state of the other batch is a negative; this has no sampling noise and is a matrix product with a
+histogram. In the sampled form, `n_neg` negatives are drawn per state, as in the paper.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.core.checks import check_same_shape, check_similarity, check_weight, is_known
-from gemax.core.similarity import (
+from gemax.core.checks import check_same_shape, check_similarity, check_weight, is_concrete
+from gemax.core.similarity_products import (
     exponential_product,
     exponential_product_among,
     exponential_products_between,
@@ -22,30 +22,30 @@ from gemax.core.similarity import (
 from gemax.types import Weight
 
 OtherWeight: TypeAlias = Float[Array, " M"] | Bool[Array, " M"]
-"""As `Weight`, for the M states of the other batch."""
+"""Like `Weight`, for the M states of the other batch."""
 
 
 class Contrast(NamedTuple):
-    """What the negatives x' say about each state x."""
+    """The expectations over the negatives x' of each state x."""
 
     similarity: Float[Array, " N"]
-    """`E[k(x, x')]`: the similarity profile of the negatives, seen from x."""
+    """`E[k(x, x')]`: the similarity profile of the negatives, evaluated at x."""
     similarity_g: Float[Array, " N"]
     """`E[k(x, x') g(x')^(2-α)]`; α = 1 for Shannon. See `objective.g_power`."""
 
 
 def mean(values: Float[Array, " N"], weight: Weight | None = None) -> Float[Array, ""]:
-    """The average of the values, weighted. Inside `jit`, a weight that is zero everywhere gives zero, never NaN."""
+    """Returns the weighted mean. Inside `jit`, the result is 0 instead of NaN if all weights are zero."""
     if weight is None:
         return jnp.mean(values)
     check_same_shape(values=values, weight=weight)
     check_weight(weight)
-    # Masked values may be anything, infinity included: cut them before the product.
+    # Masked values may be infinite or NaN, so they are replaced before the product.
     return jnp.sum(jnp.where(weight > 0, values, 0.0) * probability_of(weight))
 
 
 def probability_of(weight: Weight) -> Float[Array, " N"]:
-    """Weights, scaled to sum to one; all zero where there is none."""
+    """Returns the weights scaled to sum to 1, or zeros if all are zero."""
     weight = weight.astype(float)
     return weight / jnp.maximum(jnp.sum(weight), jnp.finfo(weight.dtype).tiny)
 
@@ -53,7 +53,7 @@ def probability_of(weight: Weight) -> Float[Array, " N"]:
 def exact_contrast(
     similarity: Float[Array, "N M"], g_power: Float[Array, " M"], weight: OtherWeight | None = None
 ) -> Contrast:
-    """The expectation over all M states of the other batch, each weighted by how often it was visited.
+    """Computes the expectations over all M states of the other batch, weighted by their number of visits.
 
     With K the similarity matrix and h the histogram: `E[k(x, x')] = K h` and `E[k(x, x') g(x')] = K (h·g)`.
     """
@@ -70,7 +70,7 @@ def exact_contrast_of_points(
     *,
     similarity_scale: float = 1.0,
 ) -> Contrast:
-    """`exact_contrast` for the exponential similarity of points, without ever holding the N × M matrix."""
+    """Computes `exact_contrast` for the exponential similarity of points, without storing the N × M matrix."""
     _check_negatives(others.shape[0], g_power, weight)
     return _contrast(exponential_product(points, others, _columns(g_power, weight), scale=similarity_scale))
 
@@ -82,7 +82,7 @@ def exact_contrasts_among(
     *,
     similarity_scale: float = 1.0,
 ) -> list[Contrast]:
-    """`exact_contrast` of points with themselves, for several weights at once: one similarity matrix serves all."""
+    """Computes `exact_contrast` of points with themselves for several weights, using one similarity matrix."""
     for weight in weights:
         _check_negatives(points.shape[0], g_power, weight)
     columns = jnp.concatenate([_columns(g_power, weight) for weight in weights], axis=1)
@@ -97,7 +97,7 @@ def exact_contrasts_between(
     *,
     similarity_scale: float = 1.0,
 ) -> tuple[Contrast, Contrast]:
-    """`exact_contrast` of two batches with each other, for each of them: one similarity matrix serves both."""
+    """Computes `exact_contrast` of two batches with each other, in both directions, using one similarity matrix."""
     for batch, g_power in zip((points, others), g_powers, strict=True):
         _check_negatives(batch.shape[0], g_power, None)
     columns = [_columns(g_power, None) for g_power in g_powers]
@@ -110,13 +110,13 @@ def sampled_contrast(
     g_power: Float[Array, "N n_neg"],
     mask: Bool[Array, "N n_neg"] | None = None,
 ) -> Contrast:
-    """The average over the negatives that were drawn for each state, `alg:taco`."""
+    """Computes the means over the negatives sampled for each state, `alg:taco`."""
     check_same_shape(similarity=similarity, g_power=g_power, mask=mask)
     check_similarity(similarity)
     if mask is None:
         mask = jnp.ones(similarity.shape, bool)
-    elif is_known(mask) and not np.asarray(mask).any(axis=1).all():
-        raise ValueError("mask must leave at least one negative for every state; got a row that is empty.")
+    elif is_concrete(mask) and not np.asarray(mask).any(axis=1).all():
+        raise ValueError("mask must leave at least one negative for every state; got a row without any.")
     share = mask / jnp.maximum(mask.sum(axis=1, keepdims=True), 1)
     similarity = jnp.where(mask, similarity, 0.0)
     return Contrast(
@@ -128,30 +128,27 @@ def sampled_contrast(
 def sample_negatives(
     key: PRNGKeyArray, shape: tuple[int, int], num_others: int, weight: OtherWeight | None = None
 ) -> Int[Array, "N n_neg"]:
-    """Draws, for each of N states, the indices of `n_neg` negatives in the other batch, with replacement."""
+    """Samples the indices of `n_neg` negatives in the other batch for each of N states, with replacement."""
     if weight is None:
         return jax.random.randint(key, shape, 0, num_others)
     if weight.shape != (num_others,):
-        raise ValueError(f"weight must have one entry for each of {num_others} states; got {weight.shape}.")
+        raise ValueError(f"weight must have {num_others} entries, one per state; got {weight.shape}.")
     check_weight(weight)
     return jax.random.choice(key, num_others, shape, p=probability_of(weight))
 
 
 def _check_negatives(num_negatives: int, g_power: Float[Array, " M"], weight: OtherWeight | None) -> None:
     if g_power.shape[0] != num_negatives:
-        raise ValueError(
-            f"g_power must have one entry for each of {num_negatives} negatives; got {g_power.shape}."
-        )
+        raise ValueError(f"g_power must have {num_negatives} entries, one per negative; got {g_power.shape}.")
     check_same_shape(g_power=g_power, weight=weight)
     check_weight(weight)
 
 
 def _columns(g_power: Float[Array, " M"], weight: OtherWeight | None) -> Float[Array, "M 2"]:
-    if weight is None:
-        weight = jnp.ones(g_power.shape)
-    probability = probability_of(weight)
+    """Returns h and h·g as columns. The similarity matrix times these columns is the `Contrast`."""
+    probability = probability_of(jnp.ones(g_power.shape) if weight is None else weight)
     return jnp.stack([probability, jnp.where(probability > 0, probability * g_power, 0.0)], axis=1)
 
 
-def _contrast(columns: Float[Array, "N 2"]) -> Contrast:
-    return Contrast(similarity=columns[:, 0], similarity_g=columns[:, 1])
+def _contrast(product: Float[Array, "N 2"]) -> Contrast:
+    return Contrast(similarity=product[:, 0], similarity_g=product[:, 1])

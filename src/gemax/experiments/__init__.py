@@ -1,1 +1,1 @@
-"""The paper's experiments: a file a figure, with its claim, its sweep, its numbers and its plot."""
+"""The paper's experiments. Each figure has one file with its claim, sweep, numbers and plot."""

@@ -1,68 +1,80 @@
-"""What every experiment is made of."""
+"""The parts of an experiment, and the configurations of its runs."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from matplotlib.figure import Figure
 
+from gemax.envs.registry import ENVS
 from gemax.experiments.claims import Claim
 from gemax.experiments.records import Record
 from gemax.training.config import Config, Preset
+from gemax.training.presets import configure
 
-Sweep: TypeAlias = dict[str, Config]
-"""The configurations of an experiment, by what they are called in its figure; of the first seed."""
+Sweep: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""The runs to train: for each label, the arguments of `figure_config`."""
 Runs: TypeAlias = Mapping[str, list[Record]]
-"""The finished runs of a sweep, a list over the seeds."""
+"""The finished runs of a sweep by their labels, one record per seed."""
 
 
-class Shown(NamedTuple):
-    """What an experiment has to show."""
+class FigureResult(NamedTuple):
+    """The output of an experiment."""
 
-    figures: dict[str, Figure]
-    """By file name, without its ending."""
-    claims: list[Claim]
+    figure: Figure | None
+    claims: Sequence[Claim] = ()
     table: str = ""
-    """Numbers worth reading, as Markdown."""
+    """Markdown."""
 
 
-class Experiment(NamedTuple):
-    """A figure of the paper, or a question beyond it."""
+@dataclass(frozen=True)
+class Experiment:
+    """A figure of the paper, an ablation, an extension or a table."""
 
-    name: str
     title: str
     claim: str
-    """What the paper says, in words."""
-    sweep: Callable[[Preset], Sweep]
-    """The runs that it needs."""
-    show: Callable[[Any], Shown]
-    """From these runs; or from what `work` gives, where there is any."""
+    """The text under the title in the report: the claim of the paper, or a description."""
+    analyse: Callable[[Any], FigureResult]
+    """Makes the figure and decides the claims, from the runs of the sweep or from the result of `compute`."""
+    sweep: Sweep = field(default_factory=dict)
     num_seeds: int = 5
-    stand_in: Callable[[Config], Config] = lambda config: config
-    """What is trained in place of a configuration in a smoke test, where others have shown that it runs."""
-    work: Callable[[Path, bool], Any] | None = None
-    """What is computed instead of runs; is given the folder to keep it in, and whether it is for a smoke test."""
+    smoke_config: Callable[[Config], Config] = lambda config: config
+    """Called on each configuration in a smoke test. May replace it by one that another experiment trains as well."""
+    compute: Callable[[Path, bool], Any] | None = None
+    """Computes the results without training runs. Takes a folder for its files, and whether this is a smoke test."""
 
 
 SMOKE = {
-    "updates": 20, "updates_per_call": 5, "num_worlds": 8, "trace_length": 6, "trace_period": 6,
+    "updates": 20, "updates_per_call": 5, "num_envs": 8, "unroll_length": 6, "unroll_period": 6,
     "torso_size": 8, "lstm_size": 4, "head_size": 4, "embedding_size": 4, "checkpoint_every": 20,
-    # Numbers make no difference to whether it runs: a search over them is one run.
+    # Experiments sweep over these settings. With one value each, a smoke test trains one run instead of the sweep.
     "intrinsic_scale": 0.1, "intrinsic_shift": 0.1, "huber_offset": 1.0, "huber_exponent": 4.0,
     "adjacency_scale": 1.0, "policy_every": 1,
 }  # fmt: skip
+"""Settings of all runs in a smoke test."""
 
 
-def configs_of(experiment: Experiment, preset: Preset, smoke: bool) -> dict[str, list[Config]]:
-    """The configurations of all seeds. `smoke` makes them so small that they show nothing but that all of it runs."""
-    sweep = experiment.sweep(preset)
+def figure_config(env_id: str, preset: Preset, *, budget: float = 1.0, **settings: Any) -> Config:
+    """Returns the configuration of a run in a figure.
+
+    In the `laptop` preset, the number of updates is `budget` times `figure_updates` of the environment. The `paper`
+    preset has its own number of updates, and ignores `budget`.
+    """
+    updates = {"updates": round(budget * ENVS[env_id].figure_updates)} if preset == "laptop" else {}
+    return configure(env_id, preset, **(updates | settings))
+
+
+def seed_configs(
+    experiment: Experiment, preset: Preset, *, smoke: bool = False, num_seeds: int | None = None
+) -> dict[str, list[Config]]:
+    """Returns the configurations of all seeds by label. A smoke test has one seed and tiny runs."""
+    sweep = {label: figure_config(preset=preset, **run) for label, run in experiment.sweep.items()}
     if smoke:
-        return {
-            label: [dataclasses.replace(experiment.stand_in(config), **SMOKE)]
-            for label, config in sweep.items()
-        }
+        sweep = {label: experiment.smoke_config(config).replace(**SMOKE) for label, config in sweep.items()}
+        num_seeds = 1
+    elif num_seeds is None or experiment.num_seeds == 1:
+        num_seeds = experiment.num_seeds
     return {
-        label: [dataclasses.replace(config, seed=seed) for seed in range(experiment.num_seeds)]
-        for label, config in sweep.items()
+        label: [config.replace(seed=seed) for seed in range(num_seeds)] for label, config in sweep.items()
     }

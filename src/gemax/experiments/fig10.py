@@ -1,7 +1,7 @@
-"""Figure 10: the embedding of 2-Keys, where keys and door make transitions that have no way back.
+"""Figure 10: the embedding of 2-Keys, where taking a key or opening the door cannot be undone.
 
-Claims: GEM explores and solves the task. States are grouped by which keys are gone, the terminal ones apart.
-Transitions of one direction are embedded a little farther apart than those of two.
+Claims: GEM explores and solves the task. States are grouped by the keys and doors that were removed, and terminal
+states are separate. One-way transitions are embedded slightly farther apart than two-way transitions.
 
 `sec:irreversibletransitions`.
 """
@@ -9,194 +9,165 @@ Transitions of one direction are embedded a little farther apart than those of t
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 
-from gemax.experiments.budgets import configured
-from gemax.experiments.claims import claim_at_least
-from gemax.experiments.experiment import Experiment, Runs, Shown, Sweep
-from gemax.experiments.measures import share_solved
-from gemax.experiments.plots import bare, colours_of_squares, draw_plane, principal_plane
+from gemax.envs.gridworld import state_tables
+from gemax.envs.maps import paper_map
+from gemax.experiments.claims import Claim, decide_by_mean
+from gemax.experiments.experiment import Experiment, FigureResult, Runs
+from gemax.experiments.measures import finite_env, is_solved
 from gemax.experiments.records import Record
-from gemax.experiments.statistics import estimate_of, mean_of
-from gemax.training.config import Preset
-from gemax.worlds.gridworld import tables_of
-from gemax.worlds.maps import TWO_KEYS, parse_map
-from gemax.worlds.registry import make_world
+from gemax.runs.plots import cell_colours, draw_points, hide_ticks, two_components
 
-WORLD = "two-keys"
+ENV_ID = "two-keys"
+MARKERS = "oDs+x|_^"
+"""One marker per configuration of keys and door."""
 
 
-class Situations(NamedTuple):
-    """Every state of 2-Keys, with what is gone from the map in it."""
+class States(NamedTuple):
+    """All states of 2-Keys, and the transitions between them."""
 
-    row: np.ndarray
-    """Of the table of observations."""
-    square: np.ndarray
-    group: np.ndarray
-    """Which keys are gone and whether the door is, as a number."""
+    row: Int[np.ndarray, " states"]
+    """Row of the observation table."""
+    cell: Int[np.ndarray, " states"]
+    configuration: Int[np.ndarray, " states"]
+    """Index of the set of keys and doors that were removed from the map."""
     names: list[str]
-    """Of the groups."""
-    is_terminal: np.ndarray
-    one_way: np.ndarray
-    """Pairs of states that a step leads from and to, and none back; [pairs, 2]."""
-    two_way: np.ndarray
-    """Pairs of states with a step each way."""
+    """Names of the configurations."""
+    is_terminal: Bool[np.ndarray, " states"]
+    one_way: Int[np.ndarray, "pairs 2"]
+    """Transitions without a transition back."""
+    two_way: Int[np.ndarray, "pairs 2"]
+    """Transitions with a transition back."""
 
 
-def situations() -> Situations:
-    """From the map."""
-    grid_map = parse_map(TWO_KEYS)
-    tables = tables_of(grid_map, reward_free=False)
-    finite = make_world(WORLD).finite
-    assert finite is not None
-    kinds = sorted(set(tables.gone), key=lambda gone: (len(gone), sorted(gone)))
-    upper, lower = grid_map.squares("K")
-    steps = {
-        (state, following)
-        for state, row in enumerate(tables.successor.tolist())
-        for following in row
-        if following != state
-    }
+def two_keys_states() -> States:
+    """Returns the states of 2-Keys."""
+    grid_map = paper_map(ENV_ID)
+    tables = state_tables(grid_map, reward_free=False)
+    finite = finite_env(ENV_ID)
+    configurations = sorted(set(tables.removed), key=lambda removed: (len(removed), sorted(removed)))
+    keys = dict(zip(("upper key", "lower key"), grid_map.cells("K"), strict=True))
+    successors = enumerate(tables.successor.tolist())
+    steps = {(state, successor) for state, row in successors for successor in row if successor != state}
     pairs = sorted(steps)
-    has_way_back = np.asarray([(other, one) in steps for one, other in pairs])
+    is_two_way = np.asarray([pair[::-1] in steps for pair in pairs])
 
-    def name(gone: frozenset) -> str:
-        keys = [label for label, key in (("upper key", upper), ("lower key", lower)) if key in gone]
-        door = ["door open"] if len(gone) > len(keys) else []
-        return ", ".join([*keys, *door]) or "nothing yet"
+    def name(removed: frozenset) -> str:
+        parts = [label for label, key in keys.items() if key in removed]
+        return ", ".join(parts + ["door"] * (len(removed) > len(parts))) or "nothing"
 
-    return Situations(
-        row=finite.rows_of_states,
-        square=finite.model.square,
-        group=np.asarray([kinds.index(gone) for gone in tables.gone]),
-        names=[name(gone) for gone in kinds],
+    return States(
+        row=finite.observation_of_state,
+        cell=finite.model.cell,
+        configuration=np.asarray([configurations.index(removed) for removed in tables.removed]),
+        names=[name(removed) for removed in configurations],
         is_terminal=tables.is_terminal,
-        one_way=np.asarray(pairs)[~has_way_back],
-        two_way=np.asarray(pairs)[has_way_back],
+        one_way=np.asarray(pairs)[~is_two_way],
+        two_way=np.asarray(pairs)[is_two_way],
     )
 
 
-def sweep(preset: Preset) -> Sweep:
-    """GEM alone."""
-    return {"GEM": configured(WORLD, preset)}
+def analyse(runs: Runs) -> FigureResult:
+    """Plots the embedding of seed 0 and decides the claims."""
+    records, states = runs["GEM"], two_keys_states()
+    return FigureResult(plot(records[0], states), decide_claims(records, states))
 
 
-def show(runs: Runs) -> Shown:
-    """The first two principal components, a marker for each configuration of keys and door; and what is apart."""
-    records, facts = runs["GEM"], situations()
-    return Shown({"fig10": draw(records[0], facts)}, claims_of(records, facts))
-
-
-MARKERS = "oDs+x|_^"
-
-
-def draw(record: Record, facts: Situations) -> Figure:
-    """Colours are places on the map: blue in the upper room, red in the lower one."""
-    finite = make_world(WORLD).finite
-    assert finite is not None
-    plane, share = principal_plane(embedding_of_states(record, facts))
+def plot(record: Record, states: States) -> Figure:
+    """Plots two principal components. Colours are positions on the map, blue in the upper and red in the lower room."""
+    plane, variance = two_components(embed_states(record, states))
     figure = Figure(figsize=(9.0, 5.6), layout="constrained")
     axis = figure.subplots()
-    colours = colours_of_squares(finite, facts.square)
-    for group, name in enumerate(facts.names):
-        chosen = facts.group == group
-        draw_plane(axis, plane[chosen], colours[chosen], s=34, marker=MARKERS[group], label=f"gone: {name}")
-    ended = plane[facts.is_terminal]
-    axis.scatter(*ended.T, s=130, facecolors="none", edgecolors="k", linewidths=0.9, label="terminal")
-    bare(axis, f"2-Keys: f(x), two components ({share:.0%} of the variance)")
+    colours = cell_colours(finite_env(ENV_ID), states.cell)
+    for index, name in enumerate(states.names):
+        has_name = states.configuration == index
+        style = {"s": 34, "marker": MARKERS[index], "label": f"removed: {name}"}
+        draw_points(axis, plane[has_name], colours[has_name], **style)
+    terminal = plane[states.is_terminal]
+    axis.scatter(*terminal.T, s=130, facecolors="none", edgecolors="k", linewidths=0.9, label="terminal")
+    hide_ticks(axis, f"2-Keys: f(x), two components ({variance:.0%} of the variance)")
     axis.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
-def embedding_of_states(record: Record, facts: Situations) -> np.ndarray:
-    """F of what each state shows."""
+def embed_states(record: Record, states: States) -> Float[np.ndarray, "states D"]:
+    """Returns the embedding of each state's observation."""
     assert record.embedding is not None
-    return record.embedding[0][facts.row]
+    return record.embedding[0][states.row]
 
 
-def claims_of(records: list[Record], facts: Situations):
-    """Each measure is taken of every seed."""
-    solved = share_solved(records)
-    points = [embedding_of_states(record, facts) for record in records]
-    apart = np.asarray([share_with_a_neighbour_alike(embedding, facts) for embedding in points])
-    ratio = np.asarray([one_way_against_two_way(embedding, facts) for embedding in points])
-    terminal = np.asarray([terminal_apart(embedding, facts) for embedding in points])
-    last_step = np.asarray([terminal_against_neighbours(embedding, facts) for embedding in points])
-    return [
-        claim_at_least(
-            "fig10-solved",
-            "2-Keys: GEM solves the task in spite of its irreversible transitions",
-            "share of the seeds that solved it",
-            estimate_of(mean_of, solved),
-            1.0,
-            solved=solved.tolist(),
-        ),
-        claim_at_least(
-            "fig10-configurations-apart",
-            "2-Keys: states are grouped by the configuration of keys and door",
-            "share of the states whose nearest neighbour has the same configuration",
-            estimate_of(mean_of, apart),
-            0.9,
-            seeds=apart.tolist(),
-        ),
-        claim_at_least(
-            "fig10-one-way-farther",
-            "2-Keys: asymmetric transitions are embedded farther apart than symmetric ones",
-            "mean distance of a step in embedding space, one-way / two-way",
-            estimate_of(mean_of, ratio),
-            1.0,
-            seeds=ratio.tolist(),
-        ),
-        claim_at_least(
-            "fig10-terminal-apart",
-            "2-Keys: the terminal state is embedded separately for each configuration",
-            "smallest distance between terminal states / mean distance of a two-way step",
-            estimate_of(mean_of, terminal),
-            1.0,
-            seeds=terminal.tolist(),
-            last_step_against_two_way=last_step.tolist(),
-        ),
-    ]
+def decide_claims(records: list[Record], states: States) -> list[Claim]:
+    """Decides the claims by measures of every seed's embedding."""
+    embeddings = [embed_states(record, states) for record in records]
+    into_terminal = states.is_terminal[states.one_way[:, 1]]
 
+    def per_seed(measure, *arguments) -> Float[np.ndarray, " seeds"]:
+        return np.asarray([measure(embedding, states, *arguments) for embedding in embeddings])
 
-def share_with_a_neighbour_alike(embedding: np.ndarray, facts: Situations) -> float:
-    """How many states have a nearest neighbour of the same configuration, terminal ones left out."""
-    points, group = embedding[~facts.is_terminal], facts.group[~facts.is_terminal]
-    distance = np.linalg.norm(points[:, None] - points[None], axis=-1)
-    np.fill_diagonal(distance, np.inf)
-    return float(np.mean(group[distance.argmin(axis=1)] == group))
-
-
-def one_way_against_two_way(embedding: np.ndarray, facts: Situations) -> float:
-    """The ratio of the mean lengths of their steps, those into terminal states left out."""
-    return _length(embedding, facts.one_way[~facts.is_terminal[facts.one_way[:, 1]]]) / _length(
-        embedding, facts.two_way
+    solved = decide_by_mean(
+        "fig10-solved",
+        "2-Keys: GEM solves the task in spite of its irreversible transitions",
+        "share of the seeds that solved it ≥ 1",
+        {"solved": is_solved(records)},
     )
-
-
-def terminal_apart(embedding: np.ndarray, facts: Situations) -> float:
-    """How far apart the two nearest terminal states are, in steps that have a way back."""
-    ends = embedding[facts.is_terminal]
-    distance = np.linalg.norm(ends[:, None] - ends[None], axis=-1)
-    np.fill_diagonal(distance, np.inf)
-    return float(distance.min()) / _length(embedding, facts.two_way)
-
-
-def terminal_against_neighbours(embedding: np.ndarray, facts: Situations) -> float:
-    """As `one_way_against_two_way`, for steps into terminal states."""
-    return _length(embedding, facts.one_way[facts.is_terminal[facts.one_way[:, 1]]]) / _length(
-        embedding, facts.two_way
+    grouped = decide_by_mean(
+        "fig10-configurations-apart",
+        "2-Keys: states are grouped by the configuration of keys and door",
+        "share of the states whose nearest neighbour has the same configuration ≥ 0.9",
+        {"seeds": per_seed(share_grouped)},
     )
+    one_way = decide_by_mean(
+        "fig10-one-way-farther",
+        "2-Keys: asymmetric transitions are embedded farther apart than symmetric ones",
+        "mean distance of a step in embedding space, one-way / two-way ≥ 1",
+        {"seeds": per_seed(relative_step_length, states.one_way[~into_terminal])},
+    )
+    terminal = decide_by_mean(
+        "fig10-terminal-apart",
+        "2-Keys: the terminal state is embedded separately for each configuration",
+        "smallest distance between terminal states / mean distance of a two-way step ≥ 1",
+        {"seeds": per_seed(relative_terminal_distance)},
+        last_step_against_two_way=per_seed(relative_step_length, states.one_way[into_terminal]).tolist(),
+    )
+    return [solved, grouped, one_way, terminal]
 
 
-def _length(embedding: np.ndarray, pairs: np.ndarray) -> float:
+def share_grouped(embedding: Float[np.ndarray, "states D"], states: States) -> float:
+    """Returns the share of non-terminal states whose nearest neighbour has the same configuration."""
+    configuration = states.configuration[~states.is_terminal]
+    nearest = _distances(embedding[~states.is_terminal]).argmin(axis=1)
+    return float(np.mean(configuration[nearest] == configuration))
+
+
+def relative_step_length(
+    embedding: Float[np.ndarray, "states D"], states: States, pairs: Int[np.ndarray, "pairs 2"]
+) -> float:
+    """Returns the mean length of the given transitions, divided by the mean length of two-way transitions."""
+    return _mean_length(embedding, pairs) / _mean_length(embedding, states.two_way)
+
+
+def relative_terminal_distance(embedding: Float[np.ndarray, "states D"], states: States) -> float:
+    """Returns the smallest distance between terminal states, divided by the mean length of two-way transitions."""
+    nearest = float(_distances(embedding[states.is_terminal]).min())
+    return nearest / _mean_length(embedding, states.two_way)
+
+
+def _distances(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N N"]:
+    """Returns the distances between all points. The diagonal is infinite."""
+    distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    np.fill_diagonal(distances, np.inf)
+    return distances
+
+
+def _mean_length(embedding: Float[np.ndarray, "states D"], pairs: Int[np.ndarray, "pairs 2"]) -> float:
     return float(np.linalg.norm(embedding[pairs[:, 0]] - embedding[pairs[:, 1]], axis=-1).mean())
 
 
 EXPERIMENT = Experiment(
-    "fig10",
     "The embedding of 2-Keys",
-    "Solved in spite of irreversible transitions; states are grouped by configuration, one-way steps a little longer.",
-    sweep,
-    show,
+    "Solved in spite of irreversible transitions; states are grouped by configuration, one-way steps slightly longer.",
+    analyse,
+    {"GEM": {"env_id": ENV_ID}},
 )

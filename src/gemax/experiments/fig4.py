@@ -1,135 +1,102 @@
-"""Figure 4: GEM against RND, NGU and NGU+RND in two gridworlds and two continuous worlds.
+"""Figure 4: GEM against RND, NGU and NGU+RND in two gridworlds and two continuous environments.
 
-Claims: NGU alone is diverse within an episode only, and does not cover 16-Leaves. RND is slow and unsteady. NGU+RND
-solves all. GEM does too, is the fastest in the gridworlds and comparable in the continuous worlds.
+Claims: NGU alone explores only within an episode, and does not cover 16-Leaves. RND is slow and unsteady. NGU+RND
+solves all tasks. GEM does too, is the fastest in the gridworlds and comparable in the continuous environments.
 
 `sec:ngurnd`.
 """
 
 import numpy as np
 
-from gemax.experiments.budgets import configured
-from gemax.experiments.claims import Claim, claim_at_least, claim_at_most
-from gemax.experiments.experiment import Experiment, Runs, Shown, Sweep
-from gemax.experiments.measures import areas, final_returns, share_solved, solving_times
-from gemax.experiments.plots import TITLES, draw_curves, panels
-from gemax.experiments.statistics import (
-    difference_of_means,
-    estimate_of,
-    mean_of,
-    ratio_of_means,
-    stratified_interquartile_mean,
-)
-from gemax.training.config import Preset
+from gemax.envs.registry import ENVS
+from gemax.experiments import claims, measures, statistics
+from gemax.experiments.experiment import Experiment, FigureResult, Runs
+from gemax.experiments.plots import return_curves
+from gemax.experiments.tables import markdown_table
+from gemax.rewards.registry import METHODS
 
-GRIDWORLDS = ("two-rooms", "sixteen-leaves")
-CONTINUOUS = ("mountain-car", "cartpole-swingup")
-WORLDS = GRIDWORLDS + CONTINUOUS
-RIVALS = {"RND": "rnd", "NGU": "ngu", "NGU+RND": "ngu-rnd"}
-METHODS = {"GEM": "gem", **RIVALS}
+ENV_IDS = ("two-rooms", "sixteen-leaves", "mountain-car", "cartpole-swingup")
+BASELINES = ("rnd", "ngu", "ngu-rnd")
+TITLES = {method: METHODS[method].title for method in ("gem", *BASELINES)}
 
 
-def sweep(preset: Preset) -> Sweep:
-    """Every method in every world."""
-    return {
-        f"{world}: {label}": configured(world, preset, method=method)
-        for world in WORLDS
-        for label, method in METHODS.items()
+def analyse(runs: Runs) -> FigureResult:
+    """Plots return against updates and compares GEM with the baselines."""
+    panels = {
+        ENVS[env_id].title: {title: runs[f"{env_id}: {title}"] for title in TITLES.values()}
+        for env_id in ENV_IDS
     }
+    decided = [_ngu_misses_leaves(runs), _solves_all(runs, "ngu-rnd"), _solves_all(runs, "gem")]
+    decided += [_gem_is_as_fast(runs, env_id, baseline) for env_id in ENV_IDS for baseline in BASELINES]
+    decided += [_rnd_is_unsteady(runs, env_id) for env_id in ENV_IDS]
+    return FigureResult(return_curves(panels), decided, _table(runs))
 
 
-def show(runs: Runs) -> Shown:
-    """Return against updates, and who solves what how fast."""
-    figure, axes = panels(len(WORLDS))
-    for world, axis in zip(WORLDS, axes, strict=True):
-        draw_curves(axis, {label: runs[f"{world}: {label}"] for label in METHODS}, "return")
-        axis.set_title(TITLES[world])
-        axis.legend(frameon=False, fontsize="small")
-    axes[0].set_ylabel("return, last 1,000 episodes")
-    claims = [_ngu_misses_leaves(runs), _solves_all(runs, "NGU+RND"), _solves_all(runs, "GEM")]
-    for world in WORLDS:
-        claims += [_gem_is_as_fast(runs, world, rival) for rival in RIVALS]
-    claims += [_rnd_is_unsteady(runs, world) for world in WORLDS]
-    return Shown({"fig4": figure}, claims, _table(runs))
-
-
-def _ngu_misses_leaves(runs: Runs) -> Claim:
-    gem, ngu = (final_returns(runs[f"sixteen-leaves: {label}"]) for label in ("GEM", "NGU"))
-    return claim_at_least(
+def _ngu_misses_leaves(runs: Runs) -> claims.Claim:
+    return claims.decide_by_difference(
         "fig4-ngu-misses-leaves",
         "16-Leaves: NGU alone does not cover all leaves and ends below GEM",
-        "final return, GEM - NGU",
-        estimate_of(difference_of_means, gem, ngu),
-        0.05,
-        gem=gem.tolist(),
-        ngu=ngu.tolist(),
+        "final return, GEM - NGU ≥ 0.05",
+        {
+            method: measures.final_returns(runs[f"sixteen-leaves: {TITLES[method]}"])
+            for method in ("gem", "ngu")
+        },
     )
 
 
-def _solves_all(runs: Runs, label: str) -> Claim:
-    by_world = {world: share_solved(runs[f"{world}: {label}"]) for world in WORLDS}
-    return claim_at_least(
-        f"fig4-{METHODS[label]}-solves-all",
-        f"{label} solves all four tasks, with every seed",
-        "share of the runs that solved their task",
-        estimate_of(mean_of, np.concatenate(list(by_world.values()))),
-        1.0,
-        **{world: solved.tolist() for world, solved in by_world.items()},
+def _solves_all(runs: Runs, method: str) -> claims.Claim:
+    solved = {env_id: measures.is_solved(runs[f"{env_id}: {TITLES[method]}"]) for env_id in ENV_IDS}
+    return claims.decide(
+        f"fig4-{method}-solves-all",
+        f"{TITLES[method]} solves all four tasks, with every seed",
+        "share of the runs that solved their task ≥ 1",
+        statistics.bootstrap(statistics.mean, np.concatenate(list(solved.values()))),
+        **{env_id: values.tolist() for env_id, values in solved.items()},
     )
 
 
-def _gem_is_as_fast(runs: Runs, world: str, rival: str) -> Claim:
-    gem, other = (solving_times(runs[f"{world}: {label}"]) for label in ("GEM", rival))
-    bar, words = (1.0, "at least as fast as") if world in GRIDWORLDS else (1.25, "not slower than")
-    return claim_at_most(
-        f"fig4-{world}-gem-as-fast-as-{RIVALS[rival]}",
-        f"{TITLES[world]}: GEM is {words} {rival}",
-        f"updates to solve, GEM / {rival}",
-        estimate_of(ratio_of_means, gem, other),
-        bar,
-        gem=gem.tolist(),
-        rival=other.tolist(),
+def _gem_is_as_fast(runs: Runs, env_id: str, baseline: str) -> claims.Claim:
+    env, title = ENVS[env_id], TITLES[baseline]
+    bar, comparison = ("1", "at least as fast as") if env.is_gridworld else ("1.25", "not slower than")
+    labels = {"gem": f"{env_id}: GEM", "baseline": f"{env_id}: {title}"}
+    return claims.decide_by_ratio(
+        f"fig4-{env_id}-gem-as-fast-as-{baseline}",
+        f"{env.title}: GEM is {comparison} {title}",
+        f"updates to solve, GEM / {title} ≤ {bar}",
+        {name: measures.updates_to_solve(runs[label]) for name, label in labels.items()},
     )
 
 
-def _rnd_is_unsteady(runs: Runs, world: str) -> Claim:
-    gem, rnd = (areas(runs[f"{world}: {label}"]) for label in ("GEM", "RND"))
-    return claim_at_least(
-        f"fig4-{world}-rnd-unsteady",
-        f"{TITLES[world]}: RND is less steady than GEM",
-        "deviation over seeds of the area under the curve, RND / GEM",
-        estimate_of(_ratio_of_deviations, rnd, gem),
-        1.0,
-        rnd=rnd.tolist(),
-        gem=gem.tolist(),
+def _rnd_is_unsteady(runs: Runs, env_id: str) -> claims.Claim:
+    return claims.decide_by_statistic(
+        statistics.ratio_of_stds,
+        f"fig4-{env_id}-rnd-unsteady",
+        f"{ENVS[env_id].title}: RND is less steady than GEM",
+        "standard deviation over seeds of the area under the curve, RND / GEM ≥ 1",
+        {method: measures.return_areas(runs[f"{env_id}: {TITLES[method]}"]) for method in ("rnd", "gem")},
     )
-
-
-def _ratio_of_deviations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.asarray(one.std(axis=-1) / np.maximum(other.std(axis=-1), 1e-9))
 
 
 def _table(runs: Runs) -> str:
-    """Beside the mean, what outliers cannot move."""
-    lines = [
-        "| method | seeds solved | updates to solve, as a share of the run: interquartile mean over all worlds |",
-        "|---|---|---|",
-    ]
-    for label in METHODS:
-        groups = [runs[f"{world}: {label}"] for world in WORLDS]
-        shares = [solving_times(records) / records[0].config.updates for records in groups]
-        value, low, high = stratified_interquartile_mean(shares)
-        solved = int(sum(share_solved(records).sum() for records in groups))
-        lines.append(
-            f"| {label} | {solved} of {sum(map(len, groups))} | {value:.2f} ({low:.2f} to {high:.2f}) |"
-        )
-    return "\n".join(lines)
+    """Returns the interquartile means, which are robust to outliers."""
+    rows = []
+    for title in TITLES.values():
+        groups = [runs[f"{env_id}: {title}"] for env_id in ENV_IDS]
+        times = [measures.updates_to_solve(group) / group[0].config.run.updates for group in groups]
+        value, low, high = statistics.stratified_interquartile_mean(times)
+        solved = int(sum(measures.is_solved(group).sum() for group in groups))
+        rows.append([title, f"{solved} of {sum(map(len, groups))}", f"{value:.2f} ({low:.2f} to {high:.2f})"])
+    measure = "updates to solve, as a share of the run: interquartile mean over all environments"
+    return markdown_table(["method", "seeds solved", measure], rows)
 
 
 EXPERIMENT = Experiment(
-    "fig4",
     "GEM against RND, NGU and NGU+RND",
     "NGU alone does not cover 16-Leaves, RND is slow and unsteady, NGU+RND solves all; GEM does too, and faster.",
-    sweep,
-    show,
+    analyse,
+    {
+        f"{env_id}: {title}": {"env_id": env_id, "method": method}
+        for env_id in ENV_IDS
+        for method, title in TITLES.items()
+    },
 )

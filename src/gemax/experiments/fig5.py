@@ -1,96 +1,65 @@
-"""Figure 5: adjacency regularisation on and off, noise in view or not, in 2-Rooms.
+"""Figure 5: GEM in 2-Rooms with and without adjacency regularisation (AR), with and without noise.
 
-Claim: with the regulariser there is no difference between noiseless and noisy. Without it the agent fails under noise,
-and is no better than one that chooses every action alike.
+Claim: with AR, noise makes no difference. Without AR the agent fails under noise, and is no better than the uniform
+random policy.
 
 `sec:adjreg`.
 """
 
-import numpy as np
+from gemax.experiments import claims, measures
+from gemax.experiments.experiment import Experiment, FigureResult, Runs
+from gemax.experiments.plots import return_curves
+from gemax.experiments.statistics import mean
 
-from gemax.experiments.budgets import configured
-from gemax.experiments.claims import Claim, claim_at_least, claim_at_most
-from gemax.experiments.experiment import Experiment, Runs, Shown, Sweep
-from gemax.experiments.measures import (
-    areas,
-    entropy_of,
-    entropy_shares,
-    final_returns,
-    random_policy_visits,
-)
-from gemax.experiments.plots import draw_curves, panels
-from gemax.experiments.statistics import estimate_of, mean_of, ratio_of_means
-from gemax.training.config import Preset
-from gemax.worlds.registry import make_world
-
-WITH, WITHOUT = "with AR", "without AR"
+WITH_AR, WITHOUT_AR = "with AR", "without AR"
+SETTINGS = {WITH_AR: {}, WITHOUT_AR: {"adjacency_scale": 0.0}}
+ENV_IDS = {"noiseless": "two-rooms", "noisy": "two-rooms-noisy"}
 COLOURS = {"noiseless": "tab:blue", "noisy": "tab:orange"}
-WORLDS = {"noiseless": "two-rooms", "noisy": "two-rooms-noisy"}
+SWEEP = {
+    f"{label}, {noise}": {"env_id": env_id, **settings}
+    for label, settings in SETTINGS.items()
+    for noise, env_id in ENV_IDS.items()
+}
 
 
-def sweep(preset: Preset) -> Sweep:
-    """Two by two."""
-    changes = {WITH: {}, WITHOUT: {"adjacency_scale": 0.0}}
-    return {
-        f"{label}, {noise}": configured(world, preset, **changes[label])
-        for label in (WITH, WITHOUT)
-        for noise, world in WORLDS.items()
-    }
+def analyse(runs: Runs) -> FigureResult:
+    """Plots return against updates, with and without AR."""
+    panels = {f"GEM {label}": {noise: runs[f"{label}, {noise}"] for noise in ENV_IDS} for label in SETTINGS}
+    return FigureResult(return_curves(panels, COLOURS), decide_claims(runs))
 
 
-def show(runs: Runs) -> Shown:
-    """Return against updates, with the regulariser and without."""
-    figure, axes = panels(2)
-    for label, axis in zip((WITH, WITHOUT), axes, strict=True):
-        draw_curves(axis, {noise: runs[f"{label}, {noise}"] for noise in WORLDS}, "return", COLOURS)
-        axis.set_title(f"GEM {label}")
-        axis.legend(frameon=False, fontsize="small")
-    axes[0].set_ylabel("return, last 1,000 episodes")
-    return Shown({"fig5": figure}, claims_of(runs))
-
-
-def claims_of(runs: Runs) -> list[Claim]:
-    """By the area under the curve, and by what a random policy does."""
-    noisy, noiseless = (areas(runs[f"{WITH}, {noise}"]) for noise in ("noisy", "noiseless"))
-    failed = runs[f"{WITHOUT}, noisy"]
-    returns, shares = final_returns(failed), entropy_shares(failed)
-    finite = make_world("two-rooms").finite
-    assert finite is not None
-    random_share = entropy_of(random_policy_visits(finite)) / failed[0].facts["entropy_ceiling"]
+def decide_claims(runs: Runs) -> list[claims.Claim]:
+    """Decides the claims by the area under the curve, and by comparison with the uniform random policy."""
+    noisy_without_ar = runs[f"{WITHOUT_AR}, noisy"]
+    random = measures.random_entropy_share(noisy_without_ar[0])
+    areas = {noise: measures.return_areas(runs[f"{WITH_AR}, {noise}"]) for noise in ("noisy", "noiseless")}
     return [
-        claim_at_least(
+        claims.decide_by_ratio(
             "fig5-noise-makes-no-difference",
             "with AR, noise costs at most a fifth of the area under the curve",
-            "area under the curve, noisy / noiseless",
-            estimate_of(ratio_of_means, noisy, noiseless),
-            0.8,
-            noisy=noisy.tolist(),
-            noiseless=noiseless.tolist(),
+            "area under the curve, noisy / noiseless ≥ 0.8",
+            areas,
         ),
-        claim_at_most(
+        claims.decide_by_mean(
             "fig5-without-ar-fails",
             "without AR the agent fails to solve the noisy task",
-            "final return",
-            estimate_of(mean_of, returns),
-            0.05,
-            returns=returns.tolist(),
+            "final return ≤ 0.05",
+            {"returns": measures.final_returns(noisy_without_ar)},
         ),
-        claim_at_most(
+        claims.decide_by_statistic(
+            lambda shares: mean(shares / random),
             "fig5-without-ar-no-better-than-random",
-            "without AR and under noise it visits no more evenly than a random policy",
-            "entropy of visits, as a share of that of a random policy",
-            estimate_of(mean_of, shares / random_share),
-            1.02,
-            entropy_shares=shares.tolist(),
-            random_policy=np.round(random_share, 4).item(),
+            "without AR and under noise, visits are no more even than those of a random policy",
+            "entropy of visits, as a share of that of a random policy ≤ 1.02",
+            {"entropy_shares": measures.entropy_shares(noisy_without_ar)},
+            random_policy=round(random, 4),
         ),
     ]
 
 
 EXPERIMENT = Experiment(
-    "fig5",
     "Adjacency regularisation and noise",
     "With AR noise makes no difference; without it the agent fails under noise.",
-    sweep,
-    show,
+    analyse,
+    SWEEP,
 )

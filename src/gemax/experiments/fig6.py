@@ -1,93 +1,66 @@
-"""Figure 6: what f has learned in the four settings of figure 5.
+"""Figure 6: the embedding f in the four settings of figure 5.
 
-Claim: with adjacency regularisation f learns the grid-like geometry of 2-Rooms, and noise does not disturb it. Without
-it the embeddings are random, and follow the noise.
+Claim: with adjacency regularisation (AR) f learns the grid geometry of 2-Rooms, with or without noise. Without AR the
+embeddings are random and follow the noise.
 
 `sec:adjreg`.
 """
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from gemax.experiments import fig5
-from gemax.experiments.claims import Claim, claim_at_least, claim_at_most
-from gemax.experiments.experiment import Experiment, Runs, Shown
-from gemax.experiments.measures import geometry_kept, rows_and_squares
-from gemax.experiments.plots import bare, colours_of_squares, draw_plane, principal_plane
-from gemax.experiments.records import Record
-from gemax.experiments.statistics import difference_of_means, estimate_of, mean_of
-from gemax.worlds.base import FiniteFacts
-from gemax.worlds.registry import make_world
+from gemax.experiments import claims
+from gemax.experiments.experiment import Experiment, FigureResult, Runs
+from gemax.experiments.fig5 import SWEEP, WITH_AR, WITHOUT_AR
+from gemax.experiments.measures import finite_env, geometry_correlations
+from gemax.experiments.statistics import PerSeed
+from gemax.runs.plots import draw_embedding, hide_ticks
+
+MEASURE = "rank correlation of embedding distance with steps on the map"
 
 
-def show(runs: Runs) -> Shown:
-    """The first two principal components of seed 0, and the geometry kept by every seed."""
-    finite = make_world("two-rooms").finite
-    assert finite is not None
-    kept = {
-        label: np.asarray([geometry_kept(record, finite) for record in records])
-        for label, records in runs.items()
-    }
+def analyse(runs: Runs) -> FigureResult:
+    """Plots two principal components for seed 0, and measures the geometry of every seed."""
+    finite = finite_env("two-rooms")
+    correlations = {label: geometry_correlations(records, finite) for label, records in runs.items()}
     figure = Figure(figsize=(13.0, 3.6), layout="constrained")
     for axis, (label, records) in zip(figure.subplots(1, 4), runs.items(), strict=True):
-        plane, colours, share = plane_of(records[0], finite)
-        draw_plane(axis, plane, colours, s=10)
-        bare(axis, f"{label}\n{share:.0%} of the variance; geometry kept {kept[label].mean():.2f}")
-    return Shown({"fig6": figure}, claims_of(kept))
+        assert records[0].embedding is not None
+        _, variance = draw_embedding(axis, finite, records[0].embedding, s=10)
+        correlation = correlations[label].mean()
+        hide_ticks(axis, f"{label}\n{variance:.0%} of the variance; rank correlation {correlation:.2f}")
+    return FigureResult(figure, decide_claims(correlations))
 
 
-def plane_of(record: Record, finite: FiniteFacts) -> tuple[np.ndarray, np.ndarray, float]:
-    """Points, colours by the place on the map, and the share of the variance; under noise, several points a square."""
-    assert record.embedding is not None
-    rows, squares = rows_and_squares(finite)
-    embedding = record.embedding[:, rows].reshape(-1, record.embedding.shape[-1])
-    plane, share = principal_plane(embedding)
-    return plane, colours_of_squares(finite, np.tile(squares, len(record.embedding))), share
-
-
-def claims_of(kept: dict[str, np.ndarray]) -> list[Claim]:
-    """By the rank correlation between distances of embeddings and steps on the map."""
-    measure = "rank correlation of embedding distance with steps on the map"
-    claims = [
-        claim_at_least(
+def decide_claims(correlations: dict[str, PerSeed]) -> list[claims.Claim]:
+    """Decides the claims by the rank correlation between distances of embeddings and steps on the map."""
+    geometry = [
+        claims.decide_by_mean(
             f"fig6-geometry-{noise}",
             f"with AR, {noise}: f learns the geometry of the rooms",
-            measure,
-            estimate_of(mean_of, kept[f"{fig5.WITH}, {noise}"]),
-            0.9,
-            seeds=kept[f"{fig5.WITH}, {noise}"].tolist(),
+            f"{MEASURE} ≥ 0.9",
+            {"seeds": correlations[f"{WITH_AR}, {noise}"]},
         )
-        for noise in fig5.WORLDS
+        for noise in ("noiseless", "noisy")
     ]
-    claims.append(
-        claim_at_most(
-            "fig6-random-without-ar-under-noise",
-            "without AR and under noise the embeddings follow the noise",
-            measure,
-            estimate_of(mean_of, kept[f"{fig5.WITHOUT}, noisy"]),
-            0.1,
-            seeds=kept[f"{fig5.WITHOUT}, noisy"].tolist(),
-        )
+    random = claims.decide_by_mean(
+        "fig6-random-without-ar-under-noise",
+        "without AR and under noise the embeddings follow the noise",
+        f"{MEASURE} ≤ 0.1",
+        {"seeds": correlations[f"{WITHOUT_AR}, noisy"]},
     )
-    one, other = kept[f"{fig5.WITH}, noiseless"], kept[f"{fig5.WITHOUT}, noiseless"]
-    claims.append(
-        claim_at_least(
-            "fig6-ar-brings-geometry",
-            "without noise, too, the geometry comes from AR",
-            f"{measure}, with AR - without",
-            estimate_of(difference_of_means, one, other),
-            0.3,
-            with_ar=one.tolist(),
-            without_ar=other.tolist(),
-        )
+    noiseless = {"with_ar": f"{WITH_AR}, noiseless", "without_ar": f"{WITHOUT_AR}, noiseless"}
+    from_ar = claims.decide_by_difference(
+        "fig6-ar-brings-geometry",
+        "without noise, too, the geometry comes from AR",
+        f"{MEASURE}, with AR - without ≥ 0.3",
+        {name: correlations[label] for name, label in noiseless.items()},
     )
-    return claims
+    return [*geometry, random, from_ar]
 
 
 EXPERIMENT = Experiment(
-    "fig6",
     "Embeddings with and without adjacency regularisation",
     "With AR f learns the geometry of 2-Rooms whatever the noise; without it embeddings are random.",
-    fig5.sweep,
-    show,
+    analyse,
+    SWEEP,
 )

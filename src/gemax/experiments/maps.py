@@ -1,92 +1,83 @@
-"""Figures 2, 8 and 9: the worlds and what the agent sees. Reconstructed: the paper's pictures are not public."""
+"""Figures 2, 8 and 9: the gridworlds and their observations. The maps are reconstructed from the paper's text."""
+
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from gemax.experiments.claims import Claim, claim_at_most
-from gemax.experiments.experiment import Experiment, Runs, Shown
-from gemax.experiments.plots import TITLES, bare
-from gemax.worlds.base import World
-from gemax.worlds.gridworld import steps_to_reward
-from gemax.worlds.maps import SIXTEEN_LEAVES, TWO_KEYS, TWO_ROOMS, parse_map
-from gemax.worlds.pixels import draw_map
-from gemax.worlds.registry import make_world
-
-MAPS = {"two-rooms": TWO_ROOMS, "sixteen-leaves": SIXTEEN_LEAVES, "two-keys": TWO_KEYS}
+from gemax.envs.gridworld import steps_to_reward
+from gemax.envs.maps import paper_map
+from gemax.envs.registry import ENVS, make_env
+from gemax.envs.render.gridworld import draw_map
+from gemax.experiments.claims import Claim, decide
+from gemax.experiments.experiment import Experiment, FigureResult, Runs
+from gemax.experiments.measures import finite_env
+from gemax.runs.plots import hide_ticks
 
 
-def draw_maps(*names: str) -> Figure:
-    """Maps with all squares on which an episode may start, light blue, and on which the reward may lie, orange."""
-    figure = Figure(figsize=(4.0 * len(names), 4.0), layout="constrained")
-    for axis, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
-        grid_map = parse_map(MAPS[name])
-        axis.imshow(draw_map(grid_map, None, frozenset(), grid_map.squares("G")))
-        bare(axis, TITLES[name])
+def plot_images(images: Mapping[str, np.ndarray], width: float, height: float) -> Figure:
+    """Plots one image per environment, side by side. Each has this width and height, in inches."""
+    figure = Figure(figsize=(width * len(images), height), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(images)))
+    for axis, (env_id, image) in zip(axes, images.items(), strict=True):
+        axis.imshow(image)
+        hide_ticks(axis, ENVS[env_id].title)
     return figure
 
 
-def show_maps(runs: Runs) -> Shown:
-    """Figure 2."""
-    return Shown({"fig2": draw_maps("two-rooms", "sixteen-leaves")}, [_barely_long_enough()])
+def draw_env_map(env_id: str) -> np.ndarray:
+    """Draws a map with all possible start cells in light blue and all possible reward cells in orange."""
+    grid_map = paper_map(env_id)
+    return draw_map(grid_map, None, frozenset(), grid_map.cells("G"))
 
 
-def _barely_long_enough() -> Claim:
-    world = make_world("sixteen-leaves")
-    assert world.finite is not None
-    steps = steps_to_reward(world.finite.model)
-    share = float(steps.max() / world.horizon)
-    return claim_at_most(
+def analyse_maps(runs: Runs) -> FigureResult:
+    """Makes figure 2."""
+    maps = {env_id: draw_env_map(env_id) for env_id in ("two-rooms", "sixteen-leaves")}
+    return FigureResult(plot_images(maps, 4.0, 4.0), [_decide_episode_length()])
+
+
+def _decide_episode_length() -> Claim:
+    horizon = make_env("sixteen-leaves").spec.horizon
+    steps = steps_to_reward(finite_env("sixteen-leaves").model)
+    ratio = float(steps.max() / horizon)
+    return decide(
         "fig2-barely-long-enough",
         "16-Leaves: an episode is just long enough to reach the end of one leaf",
-        "steps to the farthest reward / length of an episode",
-        (share, share, share),
-        1.0,
+        "steps to the farthest reward / length of an episode ≤ 1",
+        (ratio, ratio, ratio),
         steps_from=int(steps.min()),
         steps_to=int(steps.max()),
-        horizon=world.horizon,
+        horizon=horizon,
     )
 
 
-def show_observations(runs: Runs) -> Shown:
-    """Figure 8."""
-    names = ("two-rooms", "two-rooms-noisy", "sixteen-leaves", "two-keys")
-    figure = Figure(figsize=(3.0 * len(names), 3.4), layout="constrained")
-    for axis, name in zip(figure.subplots(1, len(names)), names, strict=True):
-        axis.imshow(observation_of(make_world(name)))
-        bare(axis, TITLES[name])
-    return Shown({"fig8": figure}, [])
+def analyse_observations(runs: Runs) -> FigureResult:
+    """Makes figure 8."""
+    env_ids = [env_id for env_id, row in ENVS.items() if row.is_gridworld]
+    return FigureResult(plot_images({env_id: first_observation(env_id) for env_id in env_ids}, 3.0, 3.4))
 
 
-def observation_of(world: World) -> np.ndarray:
-    """What the agent sees first in one episode."""
-    _, timestep = jax.jit(world.reset)(jax.random.key(0))
+def first_observation(env_id: str) -> np.ndarray:
+    """Returns the first observation of one episode."""
+    _, timestep = jax.jit(make_env(env_id).reset)(jax.random.key(0))
     return np.asarray(timestep.observation)
 
 
-def show_two_keys(runs: Runs) -> Shown:
-    """Figure 9."""
-    return Shown({"fig9": draw_maps("two-keys")}, [])
+def analyse_two_keys(runs: Runs) -> FigureResult:
+    """Makes figure 9."""
+    return FigureResult(plot_images({"two-keys": draw_env_map("two-keys")}, 4.0, 4.0))
 
 
 FIG2 = Experiment(
-    "fig2",
     "The gridworlds",
-    "Episodes start on a light blue square, the reward lies on an orange one. Reconstructed from the text.",
-    lambda preset: {},
-    show_maps,
+    "Episodes start on a light blue cell, the reward lies on an orange one. Reconstructed from the text.",
+    analyse_maps,
 )
 FIG8 = Experiment(
-    "fig8",
-    "What the agent sees",
-    "Above, the map of the rooms; below, the room that the agent is in; the noise square between the two.",
-    lambda preset: {},
-    show_observations,
+    "Observations",
+    "Above is the map of the rooms, below the agent's room, and between them the noise cell.",
+    analyse_observations,
 )
-FIG9 = Experiment(
-    "fig9",
-    "2-Keys",
-    "The door opens to whoever has at least one of the two keys.",
-    lambda preset: {},
-    show_two_keys,
-)
+FIG9 = Experiment("2-Keys", "The door opens if the agent has at least one of the two keys.", analyse_two_keys)

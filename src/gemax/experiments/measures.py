@@ -1,75 +1,96 @@
-"""What a run is measured by, in the claims."""
+"""Measures of finished runs. A measure takes the records of all seeds and returns one number per seed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 
-from gemax.core.ceiling import policy_visits, uniform_policy
+from gemax.core.entropy import visitation_entropy
+from gemax.core.finite_model import policy_visits, uniform_policy
+from gemax.envs.base import FiniteEnv
+from gemax.envs.registry import make_env
 from gemax.experiments.records import Record
-from gemax.experiments.statistics import area_under_curve, rank_correlation
-from gemax.worlds.base import FiniteFacts
+from gemax.experiments.statistics import PerSeed, area_under_curve, rank_correlation
+from gemax.runs.plots import rows_and_cells
 
-Seeds = Float[np.ndarray, " seeds"]
-
-
-def solving_times(records: Sequence[Record]) -> Seeds:
-    """Updates until the world was solved; of a seed that did not get there, all it had: it took at least as many."""
-    return np.asarray([min(record.solved_at, record.config.updates) for record in records], float)
+Measure: TypeAlias = Callable[[Sequence[Record]], PerSeed]
 
 
-def share_solved(records: Sequence[Record]) -> Seeds:
-    """One for each seed that solved its world."""
+def updates_to_solve(records: Sequence[Record]) -> PerSeed:
+    """Returns the update at which each run solved its environment. Unsolved runs count with their length."""
+    return np.asarray([min(record.solved_at, record.config.run.updates) for record in records], float)
+
+
+def is_solved(records: Sequence[Record]) -> PerSeed:
+    """Returns 1 for each run that solved its environment, else 0."""
     return np.asarray([np.isfinite(record.solved_at) for record in records], float)
 
 
-def final_returns(records: Sequence[Record]) -> Seeds:
-    """Of the last thousand episodes."""
+def final_returns(records: Sequence[Record]) -> PerSeed:
+    """Returns the mean return of the last 1,000 episodes."""
     return np.asarray([record.curves["return"][-1] for record in records], float)
 
 
-def areas(records: Sequence[Record], curve: str = "return") -> Seeds:
-    """The mean of a curve over the whole run."""
-    return np.asarray([area_under_curve(record.curves["update"], record.curves[curve]) for record in records])
+def return_areas(records: Sequence[Record]) -> PerSeed:
+    """Returns the area under the curve of the return, divided by the length of the run."""
+    return np.asarray(
+        [area_under_curve(record.curves["update"], record.curves["return"]) for record in records]
+    )
 
 
-def final_entropies(records: Sequence[Record]) -> Seeds:
-    """Of the moving average of visits, in nats."""
+def final_entropies(records: Sequence[Record]) -> PerSeed:
+    """Returns the entropy of the moving average of visits at the end of training, in nats."""
     return np.asarray([record.curves["visitation_entropy"][-1] for record in records], float)
 
 
-def entropy_shares(records: Sequence[Record]) -> Seeds:
-    """Of the frozen policy, as a share of the ceiling."""
+def entropy_shares(records: Sequence[Record]) -> PerSeed:
+    """Returns the visitation entropy of the frozen policy as a share of the entropy ceiling."""
     return np.asarray([record.entropy_share for record in records], float)
 
 
-def random_policy_visits(finite: FiniteFacts) -> Float[np.ndarray, " squares"]:
-    """Where a policy goes that chooses every action alike, exactly."""
+def geometry_correlations(records: Sequence[Record], finite: FiniteEnv) -> PerSeed:
+    """Returns the rank correlation between distances of embeddings and steps on the map, over pairs of observations.
+
+    With noise, the pairs include observations with different noise colours.
+    """
+    return np.asarray([_geometry_correlation(record, finite) for record in records])
+
+
+def _geometry_correlation(record: Record, finite: FiniteEnv) -> float:
+    assert record.embedding is not None
+    rows, cells = rows_and_cells(finite)
+    points = record.embedding[:, rows].reshape(-1, record.embedding.shape[-1])
+    cells = np.tile(cells, len(record.embedding))
+    first, second = np.triu_indices(len(points), k=1)
+    distance = np.linalg.norm(points[first] - points[second], axis=-1)
+    return rank_correlation(distance, finite.distances[cells[first], cells[second]].astype(float))
+
+
+def visit_shares(records: Sequence[Record], cells: Bool[np.ndarray, " cells"]) -> PerSeed:
+    """Returns the share of all visits that are on cells of the mask."""
+    return np.asarray([record.visits[cells].sum() / record.visits.sum() for record in records])
+
+
+def top_visit_shares(records: Sequence[Record], num_cells: int) -> PerSeed:
+    """Returns the share of all visits that are on the `num_cells` most visited cells."""
+    return np.asarray([np.sort(record.visits)[-num_cells:].sum() / record.visits.sum() for record in records])
+
+
+def finite_env(env_id: str) -> FiniteEnv:
+    """Returns the tables of an environment with finitely many states, such as its cells and its transition model."""
+    finite = make_env(env_id).finite
+    assert finite is not None
+    return finite
+
+
+def random_policy_visits(finite: FiniteEnv) -> Float[np.ndarray, " cells"]:
+    """Returns the exact visits of the uniform random policy."""
     model = finite.reward_free_model
     return policy_visits(model, uniform_policy(model))
 
 
-def entropy_of(visits: Float[np.ndarray, " squares"]) -> float:
-    """In nats."""
-    share = visits[visits > 0] / visits.sum()
-    return float(-(share * np.log(share)).sum())
-
-
-def rows_and_squares(finite: FiniteFacts) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
-    """Every row of the table that a state shows, and the square that the agent is on in it."""
-    rows, first = np.unique(finite.rows_of_states, return_index=True)
-    return rows, finite.model.square[first]
-
-
-def geometry_kept(record: Record, finite: FiniteFacts) -> float:
-    """Rank correlation of the embedding's distances with the steps between squares, over all pairs of observations.
-
-    Where there is noise each observation is compared with others under other colours.
-    """
-    assert record.embedding is not None
-    rows, squares = rows_and_squares(finite)
-    points = record.embedding[:, rows].reshape(-1, record.embedding.shape[-1])
-    squares = np.tile(squares, len(record.embedding))
-    one, other = np.triu_indices(len(points), k=1)
-    distance = np.linalg.norm(points[one] - points[other], axis=-1)
-    return rank_correlation(distance, finite.distances[squares[one], squares[other]].astype(float))
+def random_entropy_share(record: Record) -> float:
+    """Returns the visitation entropy of the uniform random policy in 2-Rooms as a share of a run's entropy ceiling."""
+    visits = random_policy_visits(finite_env("two-rooms"))
+    return visitation_entropy(visits) / record.summary["entropy_ceiling"]

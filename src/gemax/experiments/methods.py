@@ -1,71 +1,61 @@
-"""Every method in every world, one seed: what each earns, covers and costs."""
+"""Every method in every environment, with one seed: return, coverage, entropy and speed."""
 
 import numpy as np
 
-from gemax.experiments.budgets import UPDATES, configured
-from gemax.experiments.experiment import Experiment, Runs, Shown, Sweep
-from gemax.experiments.plots import TITLES
+from gemax.envs.registry import ENVS
+from gemax.experiments.experiment import Experiment, FigureResult, Runs, figure_config
 from gemax.experiments.records import Record
-from gemax.training.config import Config, Preset
+from gemax.experiments.tables import markdown_table
+from gemax.rewards.registry import METHODS
+from gemax.training.config import Config
 
-METHODS = ("none", "oracle", "rnd", "ngu", "ngu-rnd", "gem")
+HEAD = (
+    "environment", "method", "solved at update", "return", "cells covered", "entropy, share of the ceiling",
+    "frames/s",
+)  # fmt: skip
 
 
-def sweep(preset: Preset) -> Sweep:
-    """Six worlds, six methods. In the continuous worlds the oracle counts visits to 30 × 30 bins."""
-    return {
-        f"{world} {method}": configured(world, preset, method=method)
-        for world in UPDATES
+def smoke_config(config: Config) -> Config:
+    """Replaces 2-Rooms with noise and 2-Keys by 2-Rooms, except for GEM. The baselines run the same code there."""
+    if config.env.env_id in ("two-rooms-noisy", "two-keys") and config.intrinsic.method != "gem":
+        return figure_config("two-rooms", config.run.preset, method=config.intrinsic.method)
+    return config
+
+
+def analyse(runs: Runs) -> FigureResult:
+    """Makes the table."""
+    rows = [
+        [ENVS[env_id].title, method, *_row_cells(runs[f"{env_id} {method}"][0])]
+        for env_id in ENVS
         for method in METHODS
-    }
-
-
-def shown_elsewhere(config: Config) -> Config:
-    """The figures have trained these methods in 2-Rooms, and in noise and with keys GEM: the rest of it is alike."""
-    is_like_two_rooms = config.world in ("two-rooms-noisy", "two-keys") and config.method != "gem"
-    return configured("two-rooms", config.preset, method=config.method) if is_like_two_rooms else config
-
-
-def show(runs: Runs) -> Shown:
-    """A table."""
-    lines = [
-        "| world | method | solved at update | return | places covered | entropy, share of the ceiling | frames/s |",
-        "|---|---|---|---|---|---|---|",
     ]
-    for world in UPDATES:
-        for method in METHODS:
-            record = runs[f"{world} {method}"][0]
-            lines.append(f"| {TITLES[world]} | {method} | {' | '.join(_cells(record))} |")
-    return Shown({}, [], "\n".join(lines))
+    return FigureResult(None, table=markdown_table(HEAD, rows))
 
 
-def _cells(record: Record) -> list[str]:
-    evaluation = record.facts["evaluation"]
-    solved = record.facts["solved_at_update"]
-    share = record.entropy_share
+def _row_cells(record: Record) -> list[str]:
+    solved, share = record.summary["solved_at_update"], record.entropy_share
     return [
         "–" if solved is None else f"{solved:,}",
         f"{record.curves['return'][-1]:.3g}",
-        f"{evaluation['coverage']['mean']:.0%}",
+        f"{record.summary['evaluation']['coverage']['mean']:.0%}",
         "–" if np.isnan(share) else f"{share:.1%}",
         f"{frames_per_second(record):,.0f}",
     ]
 
 
 def frames_per_second(record: Record) -> float:
-    """Over the second half of the run, when all is compiled."""
+    """Returns the speed in the second half of the run, which excludes compilation."""
     frames, seconds = record.curves["frames"], record.curves["seconds"]
     half = len(frames) // 2
     return float((frames[-1] - frames[half]) / max(seconds[-1] - seconds[half], 1e-9))
 
 
 EXPERIMENT = Experiment(
-    "methods",
-    "Every method in every world",
-    "One seed each. Places are squares, or 30 × 30 bins in the continuous worlds; coverage and entropy are those "
-    "of the frozen policy over 1,000 episodes. Frames per second on one core, with another run beside it.",
-    sweep,
-    show,
+    "Every method in every environment",
+    "One seed each. Cells are 30 × 30 bins in the continuous environments. Coverage and entropy are those of the "
+    "frozen policy over 1,000 episodes. Frames per second are on one core, with another run beside it.",
+    analyse,
+    {f"{env_id} {method}": {"env_id": env_id, "method": method} for env_id in ENVS for method in METHODS},
     num_seeds=1,
-    stand_in=shown_elsewhere,
+    smoke_config=smoke_config,
 )

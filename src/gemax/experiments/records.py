@@ -1,6 +1,5 @@
-"""What is kept of a finished run: small, complete, and found again by its configuration."""
+"""Records of finished runs: small files that hold everything the figures need."""
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -12,108 +11,110 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from gemax.runs.directory import RunDirectory, read_metrics
+from gemax.core.moments import standardise
+from gemax.runs.evaluation import evaluation_report, load_run
 from gemax.runs.files import write_arrays
-from gemax.runs.report import load_run, report_of
-from gemax.training.centring import centre
-from gemax.training.config import Config, config_from
+from gemax.runs.metrics_file import read_metrics
+from gemax.runs.run_directory import RunDirectory
+from gemax.training.config import Config
 from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
 
 CURVES = ("update", "frames", "seconds", "return", "visitation_entropy", "coverage")
-"""What is kept of every line of metrics."""
-EPISODES = 1000
-"""That the frozen policy plays."""
-MOST_ROWS_EMBEDDED = 600
-"""Tables of more observations are not kept embedded: 16-Leaves alone would fill the repository."""
-NOISES = 8
-"""How many colours of the noise square each observation is embedded with."""
+"""The metrics that a record keeps."""
+NUM_EPISODES = 1000
+"""Episodes of the frozen policy's evaluation."""
+MAX_EMBEDDED_ROWS = 600
+"""Larger observation tables are not embedded, to keep the records small."""
+NUM_NOISE_COLOURS = 8
+"""Each observation is embedded with this many random colours of the noise cell, if there is one."""
 
 
 class Record(NamedTuple):
     """A finished run of one seed."""
 
     config: Config
-    facts: dict[str, Any]
-    """The run's summary, and under `evaluation` what its frozen policy does."""
+    summary: dict[str, Any]
+    """The run's summary, with the evaluation of the frozen policy under `evaluation`."""
     curves: dict[str, Float[np.ndarray, " lines"]]
-    visits: Float[np.ndarray, " places"]
-    """Moving average of the visits, at the end."""
+    visits: Float[np.ndarray, " cells"]
+    """Moving average of the visits at the end of training."""
     embedding: Float[np.ndarray, "noises rows D"] | None
-    """f of every observation in the table, once for each of several colours of the noise, if there is noise."""
+    """f of every row of the observation table, for each colour of the noise cell. `noises` is 1 without such a cell."""
 
     @property
     def solved_at(self) -> float:
-        """The update from which on the world counted as solved; infinite if it never did."""
-        solved = self.facts["solved_at_update"]
+        """The update at which the environment was solved. Infinite if it was not."""
+        solved = self.summary["solved_at_update"]
         return float("inf") if solved is None else float(solved)
 
     @property
     def entropy_share(self) -> float:
-        """Of the frozen policy's visits; not a number in a world without a ceiling."""
-        return self.facts["evaluation"].get("entropy_share", {"mean": float("nan")})["mean"]
+        """The frozen policy's visitation entropy as a share of the ceiling. NaN for environments without a ceiling."""
+        return self.summary["evaluation"].get("entropy_share", {"mean": float("nan")})["mean"]
 
 
-def name_of(config: Config) -> str:
-    """Whoever changes one setting gets another name. A setting that is new, and left alone, changes none."""
-    default = dataclasses.asdict(Config())
-    changes = {name: value for name, value in dataclasses.asdict(config).items() if value != default[name]}
-    digest = hashlib.sha256(json.dumps(changes, sort_keys=True).encode()).hexdigest()[:10]
-    return f"{config.world}-{config.method}-{config.seed}-{digest}"
+def changed_settings(config: Config) -> dict[str, Any]:
+    """Returns the settings that differ from the defaults."""
+    default = Config().flat
+    return {name: value for name, value in config.flat.items() if value != default[name]}
 
 
-def record_of(path: Path, num_episodes: int) -> Record:
-    """Reads a finished run, and plays with its policy."""
+def run_name(config: Config) -> str:
+    """Returns a name that is unique for the settings. New settings with default values do not change it."""
+    changes = json.dumps(changed_settings(config), sort_keys=True)
+    digest = hashlib.sha256(changes.encode()).hexdigest()[:10]
+    return f"{config.env.env_id}-{config.intrinsic.method}-{config.run.seed}-{digest}"
+
+
+def make_record(path: Path, num_episodes: int) -> Record:
+    """Reads a finished run and evaluates its policy."""
     loaded = load_run(path)
-    state = loaded.states[loaded.trainer.config.seed]
-    summary = RunDirectory(path).read_summary()
-    evaluation = report_of(loaded, num_episodes, 0, {"sampled": False})["sampled"]
+    config = loaded.trainer.config
+    state = loaded.states[config.run.seed]
+    evaluation = evaluation_report(loaded, num_episodes, 0, {"sampled": False})["sampled"]
     lines = read_metrics(path / "metrics.jsonl")
     curves = {
         name: np.asarray([np.nan if line[name] is None else line[name] for line in lines], np.float32)
         for name in CURVES
     }
-    return Record(
-        loaded.trainer.config,
-        summary | {"evaluation": evaluation},
-        curves,
-        np.asarray(state.tally.visits),
-        embedding_of(loaded.trainer, state),
-    )
+    summary = RunDirectory(path).read_summary() | {"evaluation": evaluation}
+    visits = np.asarray(state.statistics.visits)
+    return Record(config, summary, curves, visits, embed_observations(loaded.trainer, state))
 
 
-def embedding_of(trainer: Trainer, state: TrainState) -> Float[np.ndarray, "noises rows D"] | None:
-    """F of all there is to see, where f is learned and that is not too much."""
-    finite = trainer.world.finite
-    if finite is None or trainer.reward.embed is None or len(finite.observation_table) > MOST_ROWS_EMBEDDED:
+def embed_observations(trainer: Trainer, state: TrainState) -> Float[np.ndarray, "noises rows D"] | None:
+    """Returns f of the observation table. None if f is not learned, or if the table is missing or too large."""
+    finite = trainer.finite
+    if finite is None or trainer.reward.embed is None or len(finite.observation_table) > MAX_EMBEDDED_ROWS:
         return None
     tables = finite.observation_table[None]
-    if finite.noise_square is not None:
-        row, column = finite.noise_square
-        tables = jnp.repeat(tables, NOISES, axis=0)
+    if finite.noise_cell is not None:
+        row, column = finite.noise_cell
+        tables = jnp.repeat(tables, NUM_NOISE_COLOURS, axis=0)
         colours = jax.random.bits(jax.random.key(0), (*tables.shape[:2], 2), jnp.uint8)
         tables = tables.at[:, :, row, column, :2].set(colours)
     embed = jax.jit(trainer.reward.embed)
-    return np.stack([np.asarray(embed(state.reward, centre(state.centring, rows))) for rows in tables])
+    return np.stack([np.asarray(embed(state.reward, standardise(state.centring, rows))) for rows in tables])
 
 
 def save_record(path: Path, record: Record) -> None:
-    """One compressed file, which is there as a whole or not at all."""
+    """Writes a record as one compressed file."""
     arrays: dict[str, np.ndarray] = {f"curve_{name}": values for name, values in record.curves.items()}
     arrays["visits"] = record.visits.astype(np.float32)
     if record.embedding is not None:
         arrays["embedding"] = record.embedding.astype(np.float32)
-    for name, content in (("config", dataclasses.asdict(record.config)), ("facts", record.facts)):
+    for name, content in (("config", record.config.to_json()), ("summary", record.summary)):
         arrays[name] = np.frombuffer(json.dumps(content).encode(), np.uint8)
     write_arrays(path, arrays)
 
 
 def load_record(path: Path) -> Record:
-    """What `save_record` wrote. Settings that are newer than the record had their default."""
+    """Reads a record. Settings that did not exist when it was written have their default values."""
     with np.load(path, allow_pickle=False) as arrays:
         return Record(
-            _config(arrays),
-            json.loads(arrays["facts"].tobytes()),
+            _read_config(arrays),
+            json.loads(arrays["summary"].tobytes()),
             {name: arrays[f"curve_{name}"] for name in CURVES},
             arrays["visits"],
             arrays.get("embedding"),
@@ -121,12 +122,16 @@ def load_record(path: Path) -> Record:
 
 
 def is_record_of(path: Path, config: Config) -> bool:
-    """Whether a file holds the run of this configuration: a name may have been given when a default was another."""
+    """Returns whether a file holds the run of a configuration.
+
+    Compares all settings, because the file name does not change if a default value changes.
+    """
     if not path.exists():
         return False
     with np.load(path, allow_pickle=False) as arrays:
-        return _config(arrays) == config
+        return _read_config(arrays) == config
 
 
-def _config(arrays: Mapping[str, np.ndarray]) -> Config:
-    return config_from(dataclasses.asdict(Config()) | json.loads(arrays["config"].tobytes()))
+def _read_config(arrays: Mapping[str, np.ndarray]) -> Config:
+    sections = json.loads(arrays["config"].tobytes())
+    return Config().replace(**{name: value for fields in sections.values() for name, value in fields.items()})

@@ -1,4 +1,4 @@
-"""From names of experiments to figures, verdicts and a report: what is missing is trained, the rest is there."""
+"""Reproduces experiments: trains the missing runs, then writes figures, claims and the report."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,19 +7,18 @@ from typing import Any, NamedTuple
 
 from gemax.experiments.claims import Claim
 from gemax.experiments.curves import curves_csv
-from gemax.experiments.experiment import Experiment, Shown, configs_of
-from gemax.experiments.registry import experiment_of
+from gemax.experiments.experiment import Experiment, seed_configs
+from gemax.experiments.records import changed_settings
+from gemax.experiments.registry import find_experiment
 from gemax.experiments.report import write_report
-from gemax.experiments.store import Standing, Store, make_missing
+from gemax.experiments.store import Progress, RunStore, train_missing
 from gemax.runs.files import write_bytes, write_figure, write_json
 from gemax.runs.provenance import provenance
 from gemax.training.config import Config, Preset
 
-Tell = Callable[[str], None]
 
-
-class Order(NamedTuple):
-    """What was asked for."""
+class Options(NamedTuple):
+    """The arguments of `gemax reproduce`."""
 
     names: Sequence[str]
     out: Path
@@ -27,105 +26,99 @@ class Order(NamedTuple):
     smoke: bool = False
     jobs: int = 2
     seeds: int | None = None
-    """Other than the experiments' own number."""
+    """Number of seeds per label. By default, the number of each experiment."""
 
 
 class Reproduction(NamedTuple):
-    """What became of it."""
+    """The result of `reproduce`."""
 
     claims: list[Claim]
     failures: dict[str, str]
-    """Runs that could not be finished, and why."""
+    """Error messages by the names of the runs."""
     unfinished: list[str]
-    """Experiments that lack some of their runs."""
+    """Experiments with missing runs."""
     stopped_by: int | None
+    """The signal that stopped the training, if any."""
 
 
-def reproduce(order: Order, watch: Callable[[Standing], None], tell: Tell) -> Reproduction:
-    """Trains, draws and decides. Each experiment is written as soon as its last run is there."""
-    store = Store(order.out / "runs")
-    experiments = {name: experiment_of(name) for name in order.names}
-    configs = {name: _configs(experiment, order) for name, experiment in experiments.items()}
-    # Asked before anything is written, which may itself change what the commit says.
-    facts = provenance()
-    waiting, claims = dict(experiments), []
+def reproduce(
+    options: Options, on_progress: Callable[[Progress], None], log: Callable[[str], None]
+) -> Reproduction:
+    """Trains the missing runs and writes each experiment as soon as its runs are complete."""
+    store = RunStore(options.out / "runs")
+    experiments = {name: find_experiment(name) for name in options.names}
+    configs = {
+        name: seed_configs(experiment, options.preset, smoke=options.smoke, num_seeds=options.seeds)
+        for name, experiment in experiments.items()
+    }
+    # Read before any file is written, since a changed tree marks the commit as dirty.
+    versions = provenance()
+    pending, claims = dict(experiments), []
 
-    def show_what_is_complete() -> None:
-        for name in list(waiting):
-            if store.missing(_seed_by_seed(configs[name])):
+    def write_complete_experiments() -> None:
+        for name in list(pending):
+            if store.missing(_ordered_by_seed(configs[name])):
                 continue
-            experiment = waiting.pop(name)
-            claims.extend(_show(experiment, configs[name], store, order, facts))
-            tell(f"{name}: {experiment.title}")
+            experiment = pending.pop(name)
+            claims.extend(_write_experiment(name, experiment, configs[name], store, options, versions))
+            log(f"{name}: {experiment.title}")
 
-    show_what_is_complete()
-    everything = [config for name in waiting for config in _seed_by_seed(configs[name])]
-    outcome = make_missing(store, everything, order.jobs, watch, show_what_is_complete, quick=order.smoke)
-    write_report(order.out, smoke=order.smoke)
-    return Reproduction(claims, outcome.failures, list(waiting), outcome.stopped_by)
-
-
-def _configs(experiment: Experiment, order: Order) -> dict[str, list[Config]]:
-    if order.seeds is not None and experiment.num_seeds > 1:
-        experiment = experiment._replace(num_seeds=order.seeds)
-    return configs_of(experiment, order.preset, order.smoke)
+    write_complete_experiments()
+    needed = [config for name in pending for config in _ordered_by_seed(configs[name])]
+    outcome = train_missing(
+        store, needed, options.jobs, on_progress, write_complete_experiments, quick=options.smoke
+    )
+    write_report(options.out, smoke=options.smoke)
+    return Reproduction(claims, outcome.failures, list(pending), outcome.stopped_by)
 
 
-def _seed_by_seed(configs: dict[str, list[Config]]) -> list[Config]:
-    """First seeds first: what is compiled for them serves the others, and a picture of everything comes early."""
-    rows = list(configs.values())
-    most = max(map(len, rows), default=0)
-    return [row[seed] for seed in range(most) for row in rows if seed < len(row)]
+def _ordered_by_seed(configs: dict[str, list[Config]]) -> list[Config]:
+    """Returns all configurations ordered by seed, so that every label has a result early."""
+    num_seeds = max(map(len, configs.values()), default=0)
+    return [row[seed] for seed in range(num_seeds) for row in configs.values() if seed < len(row)]
 
 
-def _show(
+def _write_experiment(
+    name: str,
     experiment: Experiment,
     configs: dict[str, list[Config]],
-    store: Store,
-    order: Order,
-    facts: dict[str, Any],
-) -> list[Claim]:
-    """Draws and decides one experiment, and writes its files."""
-    started, out = time.monotonic(), order.out
-    if experiment.work is not None:
-        runs: Any = experiment.work(store.folder, order.smoke)
+    store: RunStore,
+    options: Options,
+    versions: dict[str, Any],
+) -> Sequence[Claim]:
+    """Analyses one experiment and writes its files."""
+    started, out = time.monotonic(), options.out
+    if experiment.compute is not None:
+        runs: Any = experiment.compute(store.folder, options.smoke)
         seconds, num_runs = time.monotonic() - started, 0
     else:
         runs = {label: [store.load(config) for config in row] for label, row in configs.items()}
         records = [record for row in runs.values() for record in row]
-        seconds, num_runs = sum(record.facts["seconds"] for record in records), len(records)
+        seconds, num_runs = sum(record.summary["seconds"] for record in records), len(records)
         if records:
-            write_bytes(out / "curves" / f"{experiment.name}.csv", curves_csv(runs).encode())
-    shown: Shown = experiment.show(runs)
-    for name, figure in shown.figures.items():
-        write_figure(out / f"{name}.png", figure)
-    write_json(
-        out / f"{experiment.name}.json",
-        {
-            "figure": experiment.name,
-            "title": experiment.title,
-            "claim": experiment.claim,
-            "command": _command(experiment.name, order),
-            "preset": order.preset,
-            "runs": num_runs,
-            "seconds_of_training": round(seconds, 1),
-            **facts,
-            "pictures": [f"{name}.png" for name in shown.figures],
-            "table": shown.table,
-            "claims": [claim._asdict() for claim in shown.claims],
-            "configurations": {label: _differences(row[0]) for label, row in configs.items()},
-        },
-    )
-    return shown.claims
+            write_bytes(out / "curves" / f"{name}.csv", curves_csv(runs).encode())
+    result = experiment.analyse(runs)
+    if result.figure is not None:
+        write_figure(out / f"{name}.png", result.figure)
+    content = {
+        "figure": name,
+        "title": experiment.title,
+        "claim": experiment.claim,
+        "command": _command(name, options),
+        "preset": options.preset,
+        "runs": num_runs,
+        "seconds_of_training": round(seconds, 1),
+        **versions,
+        "plots": [] if result.figure is None else [f"{name}.png"],
+        "table": result.table,
+        "claims": [claim._asdict() for claim in result.claims],
+        "configurations": {label: changed_settings(row[0]) for label, row in configs.items()},
+    }
+    write_json(out / f"{name}.json", content)
+    return result.claims
 
 
-def _differences(config: Config) -> dict[str, Any]:
-    """What a configuration has that is not the default: enough to type it."""
-    default = Config()
-    return {name: value for name, value in vars(config).items() if value != getattr(default, name)}
-
-
-def _command(name: str, order: Order) -> str:
-    flags = f" --preset {order.preset}" if order.preset != "laptop" else ""
-    flags += f" --seeds {order.seeds}" if order.seeds is not None else ""
-    return f"gemax reproduce {name}{flags}{' --smoke' if order.smoke else ''}"
+def _command(name: str, options: Options) -> str:
+    flags = f" --preset {options.preset}" if options.preset != "laptop" else ""
+    flags += f" --seeds {options.seeds}" if options.seeds is not None else ""
+    return f"gemax reproduce {name}{flags}{' --smoke' if options.smoke else ''}"

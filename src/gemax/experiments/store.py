@@ -1,176 +1,132 @@
-"""The finished runs of the experiments, and how those that are missing are made: several at a time, in processes.
+"""Stores the finished runs of the experiments, and trains the missing ones.
 
-A run is kept under the name of its configuration, whichever figure asked for it. What is stopped, by Ctrl-C or by a
-crash, goes on from its last checkpoint the next time.
+A run is identified by its configuration, so that experiments share runs. Training uses several processes. A run that
+was interrupted continues from its last checkpoint.
 """
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gemax.experiments.records import Record, is_record_of, load_record, name_of
-from gemax.experiments.worker import COMPILED, DONE, RUN, WANTED, Worker
-from gemax.runs.files import write_json
+from gemax.experiments.records import Record, is_record_of, load_record, run_name
+from gemax.experiments.worker import DONE, Worker
 from gemax.runs.locks import locked
-from gemax.runs.signals import listening
+from gemax.runs.signals import catch_stop_signals
 from gemax.training.config import Config
 
-SECONDS_BETWEEN_LOOKS = 0.1
-UNFINISHED = "unfinished"
+POLL_SECONDS = 0.1
 
 
-class Standing(NamedTuple):
-    """How far the missing runs are."""
+class Progress(NamedTuple):
+    """The progress of the missing runs."""
 
-    finished: int
-    of: int
-    work_done: float
-    """In updates, each counted by what it costs."""
-    work: float
+    num_finished: int
+    num_runs: int
+    fraction: float
+    """Estimated cost of the training so far, divided by the cost of all runs."""
     running: tuple[str, ...]
+    """Names of the current runs."""
 
 
 class Outcome(NamedTuple):
-    """How the making of runs ended."""
+    """The result of training the missing runs."""
 
     failures: dict[str, str]
-    """What went wrong with which run."""
+    """Error messages by the names of the runs."""
     stopped_by: int | None
+    """The signal that stopped the training, if any."""
 
 
-class Store:
+class RunStore:
     """A folder of finished runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.unfinished = folder / "unfinished"
 
     def path(self, config: Config) -> Path:
-        """Where a run is kept."""
-        return self.folder / f"{name_of(config)}.npz"
+        """Returns the file of a finished run."""
+        return self.folder / f"{run_name(config)}.npz"
 
     def load(self, config: Config) -> Record | None:
-        """A finished run; None where there is none."""
+        """Reads a finished run. Returns None if it is missing."""
         path = self.path(config)
         return load_record(path) if is_record_of(path, config) else None
 
     def missing(self, configs: Sequence[Config]) -> list[Config]:
-        """What has yet to be trained, each configuration once."""
+        """Returns the configurations without a finished run, without duplicates."""
         distinct = {self.path(config): config for config in configs}
         return [config for path, config in distinct.items() if not is_record_of(path, config)]
 
-    def unfinished(self, config: Config) -> Path:
-        """Where a run is while it is made."""
-        return self.folder / UNFINISHED / name_of(config)
+    def run_folder(self, config: Config) -> Path:
+        """Returns the folder of a run that is being trained."""
+        return self.unfinished / run_name(config)
 
 
-def make_missing(
-    store: Store,
+def train_missing(
+    store: RunStore,
     configs: Sequence[Config],
     jobs: int,
-    watch: Callable[[Standing], None],
-    finished: Callable[[], None] = lambda: None,
+    on_progress: Callable[[Progress], None],
+    on_finished: Callable[[], None] = lambda: None,
     *,
     quick: bool = False,
 ) -> Outcome:
-    """Trains what the store does not have yet, in the order given; tells whenever another one is there.
+    """Trains the missing runs in the given order, `jobs` at a time. Calls `on_finished` after each of them.
 
-    `quick` is for runs so short that compiling takes longer: it is then done without care.
+    `quick` reduces compile time at the expense of run time, for very short runs.
     """
-    shares = shares_of_cores(jobs)
+    cores = split_cores(jobs)
     if not store.missing(configs):
         return Outcome({}, None)
-    (store.folder / UNFINISHED).mkdir(parents=True, exist_ok=True)
-    with locked(store.folder / UNFINISHED / "making.lock"), listening() as stop:
-        waiting = store.missing(configs)
-        works = {name_of(config): work_of(config) for config in waiting}
-        desks = [Desk(share, quick) for share in shares[: len(waiting)]]
-        done: list[str] = []
+    store.unfinished.mkdir(parents=True, exist_ok=True)
+    with locked(store.unfinished / "training.lock"), catch_stop_signals() as stop:
+        queue = store.missing(configs)
+        costs = {run_name(config): relative_cost(config) for config in queue}
+        cache = store.unfinished / "compiled"
+        workers = [Worker(worker_cores, cache, quick=quick) for worker_cores in cores[: len(queue)]]
+        finished: list[str] = []
         failures: dict[str, str] = {}
-        while desks and (stop.signal is None or any(desk.config for desk in desks)):
-            for desk in desks:
+        while queue or any(worker.config for worker in workers):
+            for worker in workers:
                 if stop.signal is not None:
-                    desk.ask_to_stop()
-                elif desk.config is None and waiting:
-                    desk.begin(store, waiting.pop(0))
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-            for desk in desks:
-                if desk.config is None or (answer := desk.answer()) is None:
+                    queue.clear()
+                    worker.stop()
+                elif worker.config is None and queue:
+                    config = queue.pop(0)
+                    worker.train(config, store.run_folder(config), store.path(config))
+            time.sleep(POLL_SECONDS)
+            for worker in workers:
+                if worker.config is None or (answer := worker.answer()) is None:
                     continue
-                done.append(name_of(desk.config))
+                finished.append(run_name(worker.config))
+                worker.config = None
                 if answer == DONE:
-                    finished()
+                    on_finished()
                 elif stop.signal is None:
-                    failures[name_of(desk.config)] = answer
-                desk.config = None
-            busy = [(desk, desk.config) for desk in desks if desk.config is not None]
-            work_done = sum(works[name] for name in done)
-            work_done += sum(works[name_of(config)] * desk.share_done() for desk, config in busy)
-            names = tuple(name_of(config) for _, config in busy)
-            watch(Standing(len(done), len(works), work_done, sum(works.values()), names))
-            if not waiting and not busy:
-                break
-        for desk in desks:
-            desk.close()
+                    failures[finished[-1]] = answer
+            fractions = {run_name(worker.config): worker.fraction() for worker in workers if worker.config}
+            cost = sum(costs[name] for name in finished)
+            cost += sum(costs[name] * fraction for name, fraction in fractions.items())
+            on_progress(Progress(len(finished), len(costs), cost / sum(costs.values()), tuple(fractions)))
+        for worker in workers:
+            worker.close()
     return Outcome(failures, stop.signal)
 
 
-class Desk:
-    """A share of the cores, the worker who sits there and the run that it makes."""
-
-    def __init__(self, cores: list[int], quick: bool) -> None:
-        self._cores, self._quick = cores, quick
-        self._worker: Worker | None = None
-        self._folder = Path()
-        self._is_asked = False
-        self.config: Config | None = None
-
-    def begin(self, store: Store, config: Config) -> None:
-        """Hands over a run; whoever died over the last one is replaced."""
-        self.config, self._folder = config, store.unfinished(config)
-        write_json(self._folder / WANTED, dataclasses.asdict(config))
-        if self._worker is None or not self._worker.is_alive:
-            self._worker = Worker(self._cores, store.folder / UNFINISHED / COMPILED, quick=self._quick)
-        self._worker.give(self._folder, store.path(config))
-
-    def answer(self) -> str | None:
-        """How the run ended; None while it goes on."""
-        return self._worker.answer() if self._worker is not None else None
-
-    def ask_to_stop(self) -> None:
-        """Once: a second signal would not wait for the checkpoint."""
-        if self._worker is not None and not self._is_asked:
-            self._worker.ask_to_stop()
-        self._is_asked = True
-
-    def share_done(self) -> float:
-        """From what the run has logged so far: a line for each compiled call."""
-        try:
-            lines = (self._folder / RUN / "metrics.jsonl").read_bytes().count(b"\n")
-        except OSError:
-            return 0.0
-        assert self.config is not None
-        return min(lines * self.config.updates_per_call / self.config.updates, 1.0)
-
-    def close(self) -> None:
-        """Sends the worker home."""
-        if self._worker is not None:
-            self._worker.dismiss()
-
-
-def shares_of_cores(jobs: int) -> list[list[int]]:
-    """The cores of each job. Two runs on a core each are faster than one after the other on both."""
+def split_cores(jobs: int) -> list[list[int]]:
+    """Returns the cores of each job. Two runs at once on one core each are faster than two in turn on both."""
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}.")
     cores = sorted(os.sched_getaffinity(0))
     return [cores[job % len(cores) :: jobs] or cores for job in range(jobs)]
 
 
-def work_of(config: Config) -> float:
-    """What a run costs beside others, roughly: for the time left."""
+def relative_cost(config: Config) -> float:
+    """Returns the approximate cost of a run relative to others, to estimate the remaining time."""
     per_frame = {"sixteen-leaves": 2.0, "two-rooms-noisy": 3.0, "mountain-car": 2.5, "cartpole-swingup": 2.5}
-    frames = config.updates * config.frames_per_update
-    pixels = 4.0 if config.observation == "pixels" else 1.0
-    return pixels * per_frame.get(config.world, 1.0) * frames
+    frames = config.run.updates * config.frames_per_update
+    pixels = 4.0 if config.env.observation == "pixels" else 1.0
+    return pixels * per_frame.get(config.env.env_id, 1.0) * frames

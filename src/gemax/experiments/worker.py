@@ -1,4 +1,4 @@
-"""A process that makes runs for the experiments, one after the other, on its own share of the cores."""
+"""Worker processes that train the runs of the experiments one after the other, each on its own cores."""
 
 import contextlib
 import gc
@@ -9,119 +9,132 @@ import sys
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-WANTED, RUN, LOG, COMPILED = "wanted.json", "run", "log.txt", "compiled"
+from gemax.runs.files import write_json
+
+if TYPE_CHECKING:
+    from gemax.training.config import Config
+
+CONFIG, RUN, LOG = "config.json", "run", "log.txt"
+"""Files in the folder of a run that is being trained."""
 DONE, STOPPED = "done", "stopped"
-"""Answers of a worker; any other one says what went wrong."""
-FEW_EPISODES = 16
-"""That the policy of a quick run plays in the end."""
-QUICKER_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false"
-"""Half the time, on top of no optimisation."""
+"""Answers of a worker process. Any other answer is an error message."""
+NUM_QUICK_EPISODES = 16
+"""Episodes of the evaluation in quick mode."""
+QUICK_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false"
+"""Halves the compile time, in addition to `jax_disable_most_optimizations`."""
 
 
 class Worker:
-    """The parent's end."""
+    """The parent's handle of a worker process. The process starts with its first run, and again if it died."""
 
-    def __init__(self, cores: list[int], compiled: Path, *, quick: bool) -> None:
-        context = get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, cores, str(compiled), quick), daemon=True)
-        self._process.start()
-        theirs.close()
+    def __init__(self, cores: list[int], cache: Path, *, quick: bool) -> None:
+        self._arguments = (cores, str(cache), quick)
+        self._process = None
+        self._is_stopping = False
+        self.config: Config | None = None
+        """The configuration of the current run. None while the worker is idle."""
 
-    def give(self, unfinished: Path, record: Path) -> None:
-        """A run to make. The folder holds the configuration; the record is what is left in the end."""
-        self._connection.send((str(unfinished), str(record)))
+    def train(self, config: "Config", folder: Path, record: Path) -> None:
+        """Starts a run in a folder. Its record is written at the end, and the folder is deleted."""
+        self.config, self._folder = config, folder
+        write_json(folder / CONFIG, config.to_json())
+        if self._process is None or not self._process.is_alive():
+            context = get_context("spawn")
+            self._connection, child = context.Pipe()
+            self._process = context.Process(target=serve, args=(child, *self._arguments), daemon=True)
+            self._process.start()
+            child.close()
+        self._connection.send((str(folder), str(record)))
 
     def answer(self) -> str | None:
-        """How the run ended; None while it goes on."""
+        """Returns the result of the run. None while it is running."""
+        assert self._process is not None
         with contextlib.suppress(EOFError, ConnectionResetError):
             if self._connection.poll():
                 return self._connection.recv()
-        return None if self._process.is_alive() else f"it died with exit code {self._process.exitcode}"
+        if self._process.is_alive():
+            return None
+        return f"the worker process died with exit code {self._process.exitcode}"
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it can be given more."""
-        return self._process.is_alive()
+    def fraction(self) -> float:
+        """Returns the finished fraction of the run, from its metrics: one line per compiled call."""
+        assert self.config is not None
+        try:
+            lines = (self._folder / RUN / "metrics.jsonl").read_bytes().count(b"\n")
+        except OSError:
+            return 0.0
+        return min(lines * self.config.run.updates_per_call / self.config.run.updates, 1.0)
 
-    def ask_to_stop(self) -> None:
-        """A run that is under way is saved first."""
-        self._process.terminate()
+    def stop(self) -> None:
+        """Stops the worker after a checkpoint. Signals it only once, since a second signal skips the checkpoint."""
+        if self._process is not None and not self._is_stopping:
+            self._process.terminate()
+        self._is_stopping = True
 
-    def dismiss(self) -> None:
-        """No more runs."""
-        self._connection.close()
-        self._process.join()
+    def close(self) -> None:
+        """Ends the worker process."""
+        if self._process is not None:
+            self._connection.close()
+            self._process.join()
 
 
-def serve(connection: Connection, cores: list[int], compiled: str, quick: bool) -> None:
-    """The worker's end: until nobody is there any more. `quick` compiles in less time what then runs slower."""
-    # No part of the terminal's group: Ctrl-C reaches us through our parent, once.
+def serve(connection: Connection, cores: list[int], cache: str, quick: bool) -> None:
+    """Trains runs in the worker process until the parent closes the connection."""
+    # Ctrl-C must reach the worker only through its parent, so it leaves the process group of the terminal.
     os.setsid()
-    # Before jax counts them.
+    # JAX counts the cores when it starts.
     os.sched_setaffinity(0, cores)
     if quick:
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICKER_TO_COMPILE}"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_XLA_FLAGS}"
     import jax
 
-    # Seeds differ in numbers only: what was compiled for one serves all.
-    jax.config.update("jax_compilation_cache_dir", compiled)
+    # The cache is shared, because all seeds run the same program.
+    jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_disable_most_optimizations", quick)
     if quick:
-        # Tracing makes millions of objects that live as long as their program.
+        # Tracing creates millions of objects that are never freed, and the collector would scan them again and again.
         gc.disable()
     answer = ""
     while answer != STOPPED:
         try:
-            unfinished, record = map(Path, connection.recv())
+            folder, record = map(Path, connection.recv())
         except (EOFError, ConnectionResetError):
             return
-        with (unfinished / LOG).open("w") as log, _said_to(log.fileno()):
-            answer = make_run(unfinished, record, quick)
+        with (folder / LOG).open("w") as log:
+            # Redirects the file descriptors, because C++ libraries do not write to `sys.stdout`.
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+                os.dup2(log.fileno(), stream.fileno())
+        answer = train_run(folder, record, quick)
         if answer == DONE:
-            shutil.rmtree(unfinished)
+            shutil.rmtree(folder)
         connection.send(answer)
         if not quick:
-            # Large programs, and hundreds of runs.
+            # Compiled programs are large, and there are hundreds of runs.
             jax.clear_caches()
 
 
-def make_run(unfinished: Path, record: Path, quick: bool) -> str:
-    """Trains from wherever the run is, plays with its policy and keeps the record."""
-    from gemax.experiments.records import EPISODES, record_of, save_record
-    from gemax.runs.session import resume, start_run
-    from gemax.training.assemble import assemble
-    from gemax.training.config import config_from
+def train_run(folder: Path, record: Path, quick: bool) -> str:
+    """Starts or resumes a run, evaluates its policy and writes its record. Returns the worker's answer."""
+    from gemax.experiments.records import NUM_EPISODES, make_record, save_record
+    from gemax.runs.session import Hooks, resume, start_run
+    from gemax.training.config import config_from_json
 
-    run = unfinished / RUN
+    run = folder / RUN
+    hooks = Hooks(plots=False)
     try:
         if (run / "config.json").exists():
-            outcome = resume(run, pictures=False)
+            outcome = resume(run, hooks=hooks)
         else:
             shutil.rmtree(run, ignore_errors=True)
-            config = config_from(json.loads((unfinished / WANTED).read_text()))
-            outcome = start_run(assemble(config), run, pictures=False)
+            config = config_from_json(json.loads((folder / CONFIG).read_text()))
+            outcome = start_run(config, run, hooks=hooks)
         if outcome.stopped_by is not None:
             return STOPPED
-        save_record(record, record_of(run, FEW_EPISODES if quick else EPISODES))
+        save_record(record, make_record(run, NUM_QUICK_EPISODES if quick else NUM_EPISODES))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return DONE
-
-
-@contextlib.contextmanager
-def _said_to(descriptor: int):
-    """What is printed, by Python or below it, goes there."""
-    sys.stdout.flush()
-    kept = os.dup(1), os.dup(2)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        for number, copy in zip((1, 2), kept, strict=True):
-            os.dup2(copy, number)
-            os.close(copy)

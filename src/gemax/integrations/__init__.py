@@ -1,1 +1,1 @@
-"""Other people's libraries: the worlds as they expect them. Each needs an extra, named in its error."""
+"""Adapters to other libraries: Gymnasium, Stable-Baselines3 and Minari. Each needs an optional extra."""

@@ -1,39 +1,29 @@
-"""Makes the worlds known to Gymnasium by their ids, without loading any of them.
+"""Registers the gemax environments with Gymnasium, without importing JAX or an environment.
 
-Gymnasium 1.0 dropped the plugin entry points of earlier releases, so somebody has to call `register_worlds`:
-`import gemax.integrations.gymnasium` does. Neither jax nor a world is imported here; that waits for the first
-`gymnasium.make`.
+Gymnasium 1.0 has no plugin entry points, so something must call `register_envs`. Importing
+`gemax.integrations.gymnasium` does.
 """
 
 import gymnasium
 
-NAMES = (
-    "two-rooms",
-    "two-rooms-noisy",
-    "sixteen-leaves",
-    "two-keys",
-    "mountain-car",
-    "cartpole-swingup",
-    "map",
-)
-"""The worlds of `gemax.worlds.registry`, and `map`: a user's own. Written out, as asking the registry takes jax."""
+from gemax.envs.registry import ENVS
 
 
-def environment_id(name: str) -> str:
-    """What Gymnasium calls a world: `two-rooms` is `gemax/TwoRooms-v0`."""
-    return f"gemax/{''.join(word.capitalize() for word in name.split('-'))}-v0"
+def gymnasium_id(env_id: str) -> str:
+    """Returns the Gymnasium id of an environment: `gemax/TwoRooms-v0` for `two-rooms`."""
+    return f"gemax/{''.join(word.capitalize() for word in env_id.split('-'))}-v0"
 
 
-def register_worlds() -> None:
-    """Registers every world. To call it again does no harm."""
-    for name in NAMES:
-        if environment_id(name) in gymnasium.registry:
+def register_envs() -> None:
+    """Registers every environment, and `gemax/Map-v0` for custom maps. Skips ids that are registered already."""
+    for env_id in (*ENVS, "map"):
+        if gymnasium_id(env_id) in gymnasium.registry:
             continue
         gymnasium.register(
-            id=environment_id(name),
-            entry_point="gemax.integrations.gymnasium:WorldEnv",
-            vector_entry_point="gemax.integrations.gymnasium:WorldVectorEnv",
-            # No `max_episode_steps`: a world truncates its episodes itself, and Gymnasium's wrapper would call an
-            # episode truncated that reached its end on the last step.
-            kwargs={"world": name},
+            id=gymnasium_id(env_id),
+            entry_point="gemax.integrations.gymnasium:GemaxEnv",
+            vector_entry_point="gemax.integrations.gymnasium:GemaxVectorEnv",
+            # No `max_episode_steps`: the environments truncate their episodes themselves. Gymnasium's wrapper would
+            # also set `truncated` for an episode that terminates on its last step.
+            kwargs={"env_id": env_id},
         )

@@ -1,10 +1,10 @@
 """Intrinsic rewards for the agents of Stable-Baselines3.
 
-For PPO, A2C and whatever else learns from rollouts, a callback:
+PPO, A2C and other on-policy agents take a callback:
 
     model.learn(1_000_000, callback=IntrinsicRewardCallback("gem"))
 
-For DQN, SAC and whatever else replays, a buffer:
+DQN, SAC and other off-policy agents take a replay buffer:
 
     model = DQN("MlpPolicy", env, replay_buffer_class=IntrinsicReplayBuffer)
 """
@@ -19,30 +19,30 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from gemax.environments.flattening import Flattening, batch_of_one, flattening_of
-from gemax.integrations.learner import Learner, LearnerState, Steps, check_finite, learner
-from gemax.integrations.modules import Method, module_for, numbered
-from gemax.integrations.saving import load_learner, save_learner
+from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner
+from gemax.integrations.intrinsic_learner import LearnerState, check_finite, host_transitions
+from gemax.integrations.learner_checkpoint import load_learner, save_learner
 from gemax.integrations.sb3_replay import IntrinsicDictReplayBuffer, IntrinsicReplayBuffer
 from gemax.integrations.sb3_vec_env import GymnasiumVecEnv
+from gemax.types import Transition
 
 __all__ = ["GymnasiumVecEnv", "IntrinsicDictReplayBuffer", "IntrinsicReplayBuffer", "IntrinsicRewardCallback"]
 
-FEWEST_WORLDS = 8
-"""With fewer, half of them are too few to contrast the others with: GEM remembers recent observations instead."""
+MIN_ENVS = 8
+"""With fewer environments, GEM takes negatives from recent episodes, not from the other half of the environments."""
 
 
 class IntrinsicRewardCallback(BaseCallback):
-    """Pays an on-policy agent for exploring: adds an intrinsic reward to every rollout before it is learned from.
+    """Adds an intrinsic reward to every rollout of an on-policy agent before the agent learns from it.
 
     Args:
-        method: The name of a method, or an `IntrinsicReward` of your own.
-        replaces: Whether the intrinsic reward takes the place of the environment's, in place of being added to it.
-        horizon: The longest episode that NGU, or GEM `per_episode`, remembers whole.
-        time_feature: Which entry of an observation vector is the time, if one is: free entropy, and kept from GEM.
-        seed: Of the networks of the intrinsic reward.
-        verbose: As for every callback.
-        settings: Fields of `gemax.training.config.Config` that concern the intrinsic reward; a wrong name is refused.
+        method: The name of a method, or a custom `gemax.IntrinsicReward`.
+        replaces: Whether the intrinsic reward replaces the reward of the environment, instead of being added to it.
+        horizon: Maximum number of steps of an episode that NGU, and GEM with `per_episode`, remember.
+        time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
+        seed: Seed of the networks of the intrinsic reward.
+        verbose: Passed to `BaseCallback`.
+        settings: Fields of `gemax.Config` that concern the intrinsic reward.
     """
 
     def __init__(
@@ -57,89 +57,82 @@ class IntrinsicRewardCallback(BaseCallback):
         **settings: Any,
     ):
         super().__init__(verbose)
-        self.method, self.horizon, self.seed, self.settings = method, horizon, seed, settings
-        self.replaces, self.time_feature = replaces, time_feature
-        self.learned: LearnerState | None = None
-        """All that the intrinsic reward has learned; None before training."""
-        self._saved: Path | None = None
-        self._trail: list[tuple[Any, ...]] = []
+        self.options = RewardOptions(method, settings, time_feature, horizon)
+        self.replaces, self.seed = replaces, seed
+        self.learner_state: LearnerState | None = None
+        """State of the intrinsic reward. None before training."""
+        self._load_from: Path | None = None
+        self._steps: list[tuple[Any, ...]] = []
+        """Next observations, rewards and flags of the current rollout. The rollout buffer does not contain them."""
 
     def save(self, path: str | Path) -> None:
-        """Saves what was learned beside a model: give the path that you give to `model.save`."""
-        if self.learned is None:
-            raise ValueError("there is nothing to save yet: the callback has not been used in a training.")
-        save_learner(path, self.learned)
+        """Saves the intrinsic reward beside a model that is saved at the same path."""
+        if self.learner_state is None:
+            raise ValueError("there is nothing to save yet: call model.learn with this callback first.")
+        save_learner(path, self.learner_state)
 
     def load(self, path: str | Path) -> None:
-        """Goes on from what was saved beside a model, in the next training."""
-        self._saved = Path(path)
+        """Loads the intrinsic reward that was saved beside a model. Takes effect at the next `model.learn`."""
+        self._load_from = Path(path)
 
     def _init_callback(self) -> None:
         if not isinstance(self.model, OnPolicyAlgorithm):
             raise ValueError(
-                f"IntrinsicRewardCallback is for agents that learn from rollouts, such as PPO and A2C; got "
-                f"{type(self.model).__name__}. Agents that replay take replay_buffer_class=IntrinsicReplayBuffer."
+                f"IntrinsicRewardCallback is for on-policy agents such as PPO and A2C; got "
+                f"{type(self.model).__name__}. For off-policy agents use replay_buffer_class=IntrinsicReplayBuffer."
             )
-        num_worlds = self.training_env.num_envs
-        self._flattening: Flattening = flattening_of(self.model.observation_space)
-        module = module_for(
-            self.method,
-            self._flattening.shape,
+        num_envs = self.training_env.num_envs
+        self._encoder, self._learner = build_learner(
+            self.options,
+            self.model.observation_space,
             self.model.action_space,
-            horizon=self.horizon,
-            few_worlds=num_worlds < FEWEST_WORLDS,
-            time_feature=self.time_feature,
-            settings=self.settings,
+            num_envs,
+            few_envs=num_envs < MIN_ENVS,
         )
-        self._learner: Learner = learner(
-            module, self._flattening.shape, num_worlds, anneal_updates=self.settings.get("anneal_updates", 0)
-        )
-        if self.learned is None:
-            self.learned = self._learner.init(jax.random.key(self.seed))
-        if self._saved is not None:
-            self.learned = load_learner(self._saved, self.learned)
-            self._saved = None
+        if self.learner_state is None:
+            self.learner_state = self._learner.init(jax.random.key(self.seed))
+        if self._load_from is not None:
+            self.learner_state = load_learner(self._load_from, self.learner_state)
+            self._load_from = None
 
     def _on_rollout_start(self) -> None:
-        self._trail = []
+        self._steps = []
 
     def _on_step(self) -> bool:
         new_obs, rewards, dones, infos = (
             self.locals[name] for name in ("new_obs", "rewards", "dones", "infos")
         )
-        arrived = self._flattening.flatten(new_obs)
+        next_observation = self._encoder.encode(new_obs)
         truncated = np.zeros(len(dones), bool)
         for i in np.flatnonzero(dones):
-            # What stands in `new_obs` is the start of the next episode.
-            arrived[i] = self._flattening.flatten(batch_of_one(infos[i]["terminal_observation"]))[0]
+            # `new_obs[i]` is the first observation of the next episode.
+            next_observation[i] = self._encoder.encode_one(infos[i]["terminal_observation"])
             truncated[i] = infos[i].get("TimeLimit.truncated", False)
-        # A copy: the agent adds to the rewards of truncated episodes afterwards.
-        self._trail.append((arrived, np.array(rewards, np.float32), dones & ~truncated, truncated))
+        # A copy, because the agent adds to the rewards of truncated episodes later.
+        self._steps.append((next_observation, np.array(rewards, np.float32), dones & ~truncated, truncated))
         return True
 
     def _on_rollout_end(self) -> None:
         buffer = self.locals["rollout_buffer"]
-        assert self.learned is not None
-        steps = self._steps(buffer)
-        check_finite(
-            steps, np.ones(steps.action.shape[1], bool), f"in the rollout before step {self.num_timesteps}"
-        )
-        paid, self.learned, metrics = self._learner.learn(self.learned, steps)
-        paid = np.asarray(paid)
-        add_to_rewards(buffer, paid - steps.reward if self.replaces else paid)
+        assert self.learner_state is not None
+        transitions = self._transitions(buffer)
+        all_valid = np.ones(transitions.action.shape[1], bool)
+        check_finite(transitions, all_valid, f"in the rollout before step {self.num_timesteps}")
+        rewards, self.learner_state, metrics = self._learner.learn(self.learner_state, transitions)
+        rewards = np.asarray(rewards)
+        add_to_rewards(buffer, rewards - transitions.reward if self.replaces else rewards)
         for name, value in metrics.items():
             self.logger.record(f"intrinsic/{name}", float(value))
-        self.logger.record("intrinsic/reward", float(paid.mean()))
+        self.logger.record("intrinsic/reward", float(rewards.mean()))
 
-    def _steps(self, buffer: RolloutBuffer) -> Steps:
-        """The rollout in the buffer, and what only the environment's answers told."""
-        arrived, reward, terminated, truncated = (
-            np.stack(column) for column in zip(*self._trail, strict=True)
-        )
-        return Steps(
-            seen=self._flattening.flatten(_steps_in_a_row(buffer.observations)).reshape(arrived.shape),
-            arrived=arrived,
-            action=numbered(self.model.action_space, buffer.actions, reward.shape),
+    def _transitions(self, buffer: RolloutBuffer) -> Transition:
+        """Returns the transitions of the rollout in the buffer."""
+        next_observation, reward, terminated, truncated = map(np.stack, zip(*self._steps, strict=True))
+        rows = jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), buffer.observations)
+        return host_transitions(
+            observation=self._encoder.encode(rows).reshape(next_observation.shape),
+            next_observation=next_observation,
+            action=action_indices(self.model.action_space, buffer.actions, reward.shape),
             reward=reward,
             terminated=terminated,
             truncated=truncated,
@@ -147,30 +140,26 @@ class IntrinsicRewardCallback(BaseCallback):
         )
 
 
-def _steps_in_a_row(observations: Any) -> Any:
-    """From [time, worlds, ...] to [steps, ...]."""
-    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), observations)
+def add_to_rewards(buffer: RolloutBuffer, rewards: Float[np.ndarray, "time envs"]) -> None:
+    """Adds rewards to those in the buffer, and updates its advantages and returns.
 
-
-def add_to_rewards(buffer: RolloutBuffer, paid: Float[np.ndarray, "time worlds"]) -> None:
-    """Adds to the rewards of a rollout whose advantages and returns are there already, and have to follow.
-
-    Advantages are sums of rewards, discounted by γλ, and of values, which stay: what is added to one is added to the
-    other. No value has to be predicted again, which agents with a memory could not do from outside.
+    Generalised advantages are linear in the rewards. So the added advantages are the sums of the added rewards with
+    discount γλ. Values need not be predicted again, which recurrent agents could not do.
     """
-    advantage = summed(paid, buffer.episode_starts.astype(bool), buffer.gamma * buffer.gae_lambda)
-    buffer.rewards += paid
-    buffer.advantages += advantage
-    buffer.returns += advantage
+    is_first, discount = buffer.episode_starts.astype(bool), buffer.gamma * buffer.gae_lambda
+    advantages = discounted_sums(rewards, is_first, discount)
+    buffer.rewards += rewards
+    buffer.advantages += advantages
+    buffer.returns += advantages
 
 
-def summed(
-    paid: Float[np.ndarray, "time worlds"], is_first: Bool[np.ndarray, "time worlds"], decay: float
-) -> Float[np.ndarray, "time worlds"]:
-    """What each step earns from now to the end of its episode, or of the rollout, discounted."""
-    total = np.zeros_like(paid)
-    following = np.zeros_like(paid[0])
-    for t in reversed(range(len(paid))):
-        total[t] = following = paid[t] + decay * following
-        following = np.where(is_first[t], 0.0, following)
-    return total
+def discounted_sums(
+    rewards: Float[np.ndarray, "time envs"], is_first: Bool[np.ndarray, "time envs"], discount: float
+) -> Float[np.ndarray, "time envs"]:
+    """Returns the discounted sum of rewards from each step to the end of its episode, or of the rollout."""
+    sums = np.zeros_like(rewards)
+    next_sum = np.zeros_like(rewards[0])
+    for t in reversed(range(len(rewards))):
+        sums[t] = next_sum = rewards[t] + discount * next_sum
+        next_sum = np.where(is_first[t], 0.0, next_sum)
+    return sums

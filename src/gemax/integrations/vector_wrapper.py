@@ -1,4 +1,4 @@
-"""An intrinsic reward around any Gymnasium vector environment: it pays every step at once, and learns as it goes."""
+"""A Gymnasium vector wrapper that adds an intrinsic reward to every step, and learns from these steps."""
 
 from pathlib import Path
 from typing import Any
@@ -9,31 +9,31 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from jaxtyping import Bool, Float
 
-from gemax.environments.flattening import flattening_of
-from gemax.environments.vector import autoreset_mode_of
-from gemax.integrations.learner import Steps, check_finite, learner
-from gemax.integrations.modules import Method, module_for, numbered
-from gemax.integrations.saving import load_learner, save_learner
-from gemax.integrations.transitions import Position, Queues, Told, started, stepped
+from gemax.envs.host.autoreset import autoreset_mode, interpret_step, resets_next, where_env
+from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner
+from gemax.integrations.intrinsic_learner import check_finite, host_transitions
+from gemax.integrations.learner_checkpoint import load_learner, save_learner
+from gemax.integrations.transitions import TransitionQueue
+from gemax.types import Transition
 
 
-class IntrinsicReward(gymnasium.vector.VectorWrapper):
-    """Adds an intrinsic reward to what a vector environment pays. It is in `infos["intrinsic_reward"]` as well.
+class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
+    """Adds an intrinsic reward to the reward of a vector environment. It is also in `infos["intrinsic_reward"]`.
 
-    Steps are paid with what is known when they are taken. Once every environment has `rollout_length` of them, the
-    intrinsic reward learns from these. Nothing is paid before it did so for the first time.
+    The reward of a step is computed when the step is taken. After every `rollout_length` steps of each environment, the
+    intrinsic reward learns from them. Intrinsic rewards are zero before the first update.
 
-    Wrappers that add up returns go inside of this one, or they count the intrinsic reward as well.
+    Apply wrappers that record returns before this one. Otherwise the returns include the intrinsic reward.
 
     Args:
-        env: The environment. It has to tell its autoreset mode.
-        method: The name of a method, or an `IntrinsicReward` of `gemax.rewards.base`, your own.
-        replaces: Whether the intrinsic reward takes the place of the environment's, in place of being added to it.
-        rollout_length: How many steps of each environment are learned from at a time.
-        horizon: The longest episode that NGU, or GEM `per_episode`, remembers whole.
-        time_feature: Which entry of an observation vector is the time, if one is: free entropy, and kept from GEM.
-        seed: Of the networks of the intrinsic reward.
-        settings: Fields of `gemax.training.config.Config` that concern the intrinsic reward; a wrong name is refused.
+        env: The vector environment. Its metadata must contain the autoreset mode.
+        method: The name of a method, or a custom `gemax.IntrinsicReward`.
+        replaces: Whether the intrinsic reward replaces the reward of the environment, instead of being added to it.
+        rollout_length: Number of steps of each environment between two updates.
+        horizon: Maximum number of steps of an episode that NGU, and GEM with `per_episode`, remember.
+        time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
+        seed: Seed of the networks of the intrinsic reward.
+        settings: Fields of `gemax.Config` that concern the intrinsic reward.
     """
 
     def __init__(
@@ -52,86 +52,99 @@ class IntrinsicReward(gymnasium.vector.VectorWrapper):
         if rollout_length < 1:
             raise ValueError(f"rollout_length must be at least 1; got {rollout_length}.")
         self.replaces = replaces
-        self._pays = method != "none"
+        self._has_reward = method != "none"
         self.metrics: dict[str, float] = {}
-        """Of the last rollout that was learned from."""
-        self._mode = autoreset_mode_of(env)
-        self._flattening = flattening_of(env.single_observation_space)
-        module = module_for(
-            method,
-            self._flattening.shape,
+        """Metrics of the last update."""
+        self._mode = autoreset_mode(env)
+        self._encoder, self._learner = build_learner(
+            RewardOptions(method, settings, time_feature, horizon),
+            env.single_observation_space,
             env.single_action_space,
-            horizon=horizon,
-            # One step at a time, other worlds are always too few.
-            few_worlds=True,
-            time_feature=time_feature,
-            settings=settings,
+            env.num_envs,
+            # A single step of the other environments would supply too few negatives.
+            few_envs=True,
         )
-        self._learner = learner(
-            module, self._flattening.shape, env.num_envs, anneal_updates=settings.get("anneal_updates", 0)
-        )
-        self._learned = self._learner.init(jax.random.key(seed))
-        # Has learned as much, and remembers what has happened since.
-        self._paying = self._learned
+        # `_learned` is the state after the last update. `_current` also remembers the steps since then.
+        self._learned = self._current = self._learner.init(jax.random.key(seed))
         self._rollout_length = rollout_length
-        self._queues = Queues(env.num_envs, rollout_length)
-        self._position: Position | None = None
         self._num_steps = 0
+        self._forget_episodes()
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode in every environment, or where `options["reset_mask"]` is true.
 
         Args:
-            seed: Whatever the environment takes: one, or one for each.
-            options: May hold `reset_mask`, an array of truth values.
+            seed: Passed to the environment: one seed, or one per environment.
+            options: Passed to the environment. May contain `reset_mask`, a boolean array.
         """
         mask = np.ones(self.num_envs, bool)
         if options is not None and "reset_mask" in options:
-            # Gymnasium's own environments take the mask out of the options.
+            # A copy, because Gymnasium's environments remove the mask from the options.
             mask = np.array(options["reset_mask"], bool)
         observations, infos = self.env.reset(seed=seed, options=options)
-        self._position = started(self._position, self._flattening.flatten(observations), mask)
+        observation = self._encoder.encode(observations)
+        first = self._observation is None
+        self._observation = observation if first else where_env(mask, observation, self._observation)
+        self._is_first = self._is_first | mask
+        self._resets_now = self._resets_now & ~mask
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Takes an action in every environment, and pays for where it led to."""
-        if self._position is None:
+        """Takes an action in every environment. Adds the intrinsic reward of the step."""
+        if self._observation is None:
             raise ResetNeeded("There are no episodes yet: call reset() first.")
-        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        result = self.env.step(actions)
+        observations, rewards, terminated, truncated, infos = result
         self._num_steps += 1
-        told = Told(self._flattening.flatten(observations), rewards, terminated, truncated, infos)
-        action = numbered(self.single_action_space, actions, (1, self.num_envs))[0]
-        steps, is_real, self._position = stepped(self._mode, self._flattening, self._position, action, told)
-        paid = self._pay(steps, is_real)
-        # A copy: the mask stays in the queues.
-        infos = {**infos, "intrinsic_reward": paid, "_intrinsic_reward": is_real.copy()}
-        mixed = paid if self.replaces else np.asarray(rewards) + paid
-        return observations, mixed, terminated, truncated, infos
+        outcome = interpret_step(self._mode, self._encoder, self._resets_now, result)
+        transitions = host_transitions(
+            observation=self._observation[None],
+            next_observation=outcome.next_observation[None],
+            action=action_indices(self.single_action_space, actions, (1, self.num_envs)),
+            reward=outcome.reward[None],
+            terminated=outcome.terminated[None],
+            truncated=outcome.truncated[None],
+            is_first=self._is_first[None],
+        )
+        self._observation, self._is_first = outcome.current, outcome.is_first
+        self._resets_now = resets_next(self._mode, outcome)
+        intrinsic = self._intrinsic_reward(transitions, outcome.is_valid)
+        # A copy, because the queue keeps the mask.
+        infos = {**infos, "intrinsic_reward": intrinsic, "_intrinsic_reward": outcome.is_valid.copy()}
+        total = intrinsic if self.replaces else np.asarray(rewards) + intrinsic
+        return observations, total, terminated, truncated, infos
 
     def save(self, path: str | Path) -> None:
-        """Saves what was learned beside a model of this path: a folder with `.intrinsic` in its name."""
+        """Saves the learned intrinsic reward in the folder `PATH.intrinsic`, beside a model that is saved at `path`."""
         save_learner(path, self._learned)
 
     def load(self, path: str | Path) -> None:
-        """Goes on from what was saved beside a model of this path. Episodes start anew: call `reset`."""
-        self._learned = self._paying = load_learner(path, self._learned)
-        self._position, self._queues = None, Queues(self.num_envs, self._rollout_length)
+        """Loads an intrinsic reward that `save` wrote. Discards the current episodes: call `reset` afterwards."""
+        self._learned = self._current = load_learner(path, self._learned)
+        self._forget_episodes()
 
-    def _pay(self, steps: Steps, is_real: Bool[np.ndarray, " worlds"]) -> Float[np.ndarray, " worlds"]:
-        check_finite(steps, is_real, f"at step {self._num_steps}")
-        if not self._pays or not is_real.any():
+    def _forget_episodes(self) -> None:
+        self._queue = TransitionQueue(self.num_envs, self._rollout_length)
+        self._observation: Any = None
+        self._is_first = self._resets_now = np.zeros(self.num_envs, bool)
+
+    def _intrinsic_reward(
+        self, transitions: Transition, is_valid: Bool[np.ndarray, " envs"]
+    ) -> Float[np.ndarray, " envs"]:
+        check_finite(transitions, is_valid, f"at step {self._num_steps}")
+        if not self._has_reward or not is_valid.any():
             return np.zeros(self.num_envs)
-        paid, self._paying = self._learner.pay(self._paying, steps, is_real)
-        self._queues.push(steps, is_real)
-        rollout = self._queues.pop()
+        intrinsic, self._current = self._learner.reward_step(self._current, transitions, is_valid)
+        self._queue.push(transitions, is_valid)
+        rollout = self._queue.pop()
         if rollout is not None:
             self._learn(rollout)
-        return np.asarray(paid, np.float64)
+        return np.asarray(intrinsic, np.float64)
 
-    def _learn(self, rollout: Steps) -> None:
+    def _learn(self, rollout: Transition) -> None:
         _, self._learned, metrics = self._learner.learn(self._learned, rollout)
         self.metrics = {name: float(value) for name, value in metrics.items()}
-        self._paying = self._learned
+        self._current = self._learned
         if self._learner.remember is not None:
-            for steps, is_real in self._queues.waiting():
-                self._paying = self._learner.remember(self._paying, steps, is_real)
+            for transitions, is_valid in self._queue.pending():
+                self._current = self._learner.remember(self._current, transitions, is_valid)

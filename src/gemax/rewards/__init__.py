@@ -1,1 +1,1 @@
-"""Intrinsic rewards: one interface, a file a method."""
+"""Intrinsic rewards: one interface, one file per method."""

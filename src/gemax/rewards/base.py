@@ -1,42 +1,63 @@
-"""The contract of an intrinsic reward."""
+"""The interface of an intrinsic reward."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from gemax.types import Metrics, Rollout, Tree
+from gemax.types import Metrics, Transition, Tree
 
 
 class IntrinsicReward(NamedTuple):
-    """Pure functions. All that changes lives in the state they pass along.
+    """An intrinsic reward as pure functions of its state.
 
-    `step` pays with what was known before it learns: its reward equals that of `reward`, for the same key.
+    `step` computes the reward before it learns, so `reward` and `step` return the same reward for the same key.
     """
 
     init: Callable[[PRNGKeyArray, Shaped[Array, "rows *shape"], int], Tree]
-    """`init(key, rows, num_worlds)`: the state before anything was seen, for observations such as these."""
-    reward: Callable[[Tree, Rollout, PRNGKeyArray], Float[Array, "time worlds"]]
-    """What each action of the rollout is paid for where it led to."""
-    step: Callable[[Tree, Rollout, PRNGKeyArray], tuple[Float[Array, "time worlds"], Tree, Metrics]]
-    """The same, and learns from the rollout."""
+    """`init(key, rows, num_envs)`: returns the initial state for observations of this shape."""
+    reward: Callable[[Tree, Transition, PRNGKeyArray], Float[Array, "time envs"]]
+    """`reward(state, transitions, key)`: returns the intrinsic reward of each transition."""
+    step: Callable[[Tree, Transition, PRNGKeyArray], tuple[Float[Array, "time envs"], Tree, Metrics]]
+    """`step(state, transitions, key)`: returns the same reward, the state after learning, and metrics."""
     embed: Callable[[Tree, Float[Array, "rows *shape"]], Float[Array, "rows D"]] | None = None
-    """The embedding of observations, where the method has one."""
-    remember: Callable[[Tree, Rollout, Bool[Array, " worlds"]], Tree] | None = None
-    """`remember(state, rollout, is_real)`: where the method remembers, its state after one step of some worlds.
+    """`embed(state, rows)`: returns the embedding of observations. None if the method has none."""
+    remember: Callable[[Tree, Transition, Bool[Array, " envs"]], Tree] | None = None
+    """`remember(state, transitions, is_valid)`: adds one step of the valid environments to the memory.
 
-    For whoever has to be paid at every step, and learns later: `reward` for the step, `remember` it, and at the end
-    `step` for all of them from the state before. Both ways lead to the same memory.
+    An agent that needs a reward at every step calls `reward` and `remember` at each step. To learn, it calls `step`
+    with all of these steps and the state before the first of them; the memory is then the same. None if there is no
+    memory.
     """
 
 
 def no_reward() -> IntrinsicReward:
-    """`none`: the extrinsic reward only."""
+    """Returns the method `none`: an intrinsic reward of zero."""
 
-    def reward(state: Tree, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:
-        return rollout.reward * 0.0
+    def reward(state: Tree, transitions: Transition, key: PRNGKeyArray) -> Float[Array, "time envs"]:
+        return transitions.reward * 0.0
 
-    def step(state: Tree, rollout: Rollout, key: PRNGKeyArray):
-        return reward(state, rollout, key), state, {}
+    def step(state: Tree, transitions: Transition, key: PRNGKeyArray):
+        return reward(state, transitions, key), state, {}
 
-    return IntrinsicReward(lambda key, rows, num_worlds: (), reward, step)
+    return IntrinsicReward(lambda key, rows, num_envs: (), reward, step)
+
+
+def hide_feature(rows: Float[Array, "rows *shape"], feature: int | None) -> Float[Array, "rows *shape"]:
+    """Returns observation vectors with one entry set to zero, or unchanged if `feature` is None."""
+    return rows if feature is None else rows.at[:, feature].set(0.0)
+
+
+def delegate(inner: IntrinsicReward, field: str):
+    """Returns `embed` and `remember` for an outer state that stores the inner reward's state in this field."""
+    inner_embed, inner_remember = inner.embed, inner.remember
+
+    def embed(state: Tree, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
+        assert inner_embed is not None
+        return inner_embed(getattr(state, field), rows)
+
+    def remember(state: Tree, transitions: Transition, is_valid: Bool[Array, " envs"]) -> Tree:
+        assert inner_remember is not None
+        return state._replace(**{field: inner_remember(getattr(state, field), transitions, is_valid)})
+
+    return embed if inner_embed else None, remember if inner_remember else None

@@ -1,66 +1,52 @@
-"""An intrinsic reward that pays nothing for merely being alive.
+"""An intrinsic reward with a given mean, so that long episodes are not rewarded for their length.
 
-The paper's episodes have a length that is part of the task: nothing is worth anything after it. Other people's agents
-take a time limit for an interruption, and value what would have come after it. A reward of m a step on average is then
-worth m / (1 - γ) to whoever never ends an episode: with γ = 0.99 and m = 0.01 as much as a goal of 1, which ends it.
+In the paper the horizon is part of the task, and nothing has value after it. Other agents treat a time limit as a
+truncation and bootstrap from the value after it. A mean reward of m per step is then worth m / (1 - γ) to a policy that
+never ends an episode. With γ = 0.99 and m = 0.01 this is 1, the same as a goal reward of 1 that ends the episode.
 """
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from gemax.core.normaliser import Normaliser, init_normaliser, update_normaliser
-from gemax.rewards.base import IntrinsicReward
-from gemax.types import Rollout, Tree
+from gemax.core.moments import Moments, init_moments, update_moments
+from gemax.rewards.base import IntrinsicReward, delegate
+from gemax.types import Transition, Tree
 
 WINDOW = 20_000
-"""Over how many steps the mean runs: longer than any episode should be, shorter than it takes to explore a world."""
+"""Number of steps in the running mean: longer than an episode, shorter than the exploration of an environment."""
 
 
 class CentredState(NamedTuple):
-    """All that changes."""
+    """The state of the inner reward and the running moments of that reward."""
 
     inner: Tree
-    paid: Normaliser
-    """What the inner reward has paid of late."""
+    reward_moments: Moments
 
 
 def centred(inner: IntrinsicReward, mean: float = 0.0) -> IntrinsicReward:
-    """Another intrinsic reward, moved such that it has this mean."""
+    """Returns the inner reward shifted to this mean."""
 
-    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_worlds: int) -> CentredState:
-        return CentredState(inner.init(key, rows, num_worlds), init_normaliser())
+    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> CentredState:
+        return CentredState(inner.init(key, rows, num_envs), init_moments())
 
-    def moved(
-        paid: Float[Array, "time worlds"], moments: Normaliser
-    ) -> tuple[Float[Array, "time worlds"], Normaliser]:
-        decay = max(1.0 - paid.size / WINDOW, 0.0)
-        following = update_normaliser(moments, paid, jnp.isfinite(paid), decay=decay)
-        # Known before, so that a step alone is paid what it would be paid in its rollout. Only the first has to guess.
-        known = jnp.where(moments.weight > 0, moments.mean, following.mean)
-        return paid - known + mean, following
+    def shifted(
+        reward: Float[Array, "time envs"], moments: Moments
+    ) -> tuple[Float[Array, "time envs"], Moments]:
+        decay = max(1.0 - reward.size / WINDOW, 0.0)
+        updated = update_moments(moments, reward, jnp.isfinite(reward), decay=decay)
+        # The mean excludes this rollout, so that a step has the same reward alone as within its rollout. Only the first
+        # rollout uses its own mean.
+        known_mean = jnp.where(moments.weight > 0, moments.mean, updated.mean)
+        return reward - known_mean + mean, updated
 
-    def reward(state: CentredState, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:
-        return moved(inner.reward(state.inner, rollout, key), state.paid)[0]
+    def reward(state: CentredState, transitions: Transition, key: PRNGKeyArray) -> Float[Array, "time envs"]:
+        return shifted(inner.reward(state.inner, transitions, key), state.reward_moments)[0]
 
-    def step(state: CentredState, rollout: Rollout, key: PRNGKeyArray):
-        paid, after, metrics = inner.step(state.inner, rollout, key)
-        paid, moments = moved(paid, state.paid)
-        return paid, CentredState(after, moments), metrics
+    def step(state: CentredState, transitions: Transition, key: PRNGKeyArray):
+        inner_reward, inner_state, metrics = inner.step(state.inner, transitions, key)
+        reward, moments = shifted(inner_reward, state.reward_moments)
+        return reward, CentredState(inner_state, moments), metrics
 
-    def embed(state: CentredState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
-        assert inner.embed is not None
-        return inner.embed(state.inner, rows)
-
-    def remember(state: CentredState, rollout: Rollout, is_real: Bool[Array, " worlds"]) -> CentredState:
-        assert inner.remember is not None
-        return state._replace(inner=inner.remember(state.inner, rollout, is_real))
-
-    return IntrinsicReward(
-        init,
-        reward,
-        step,
-        embed=embed if inner.embed is not None else None,
-        remember=remember if inner.remember is not None else None,
-    )
+    return IntrinsicReward(init, reward, step, *delegate(inner, "inner"))

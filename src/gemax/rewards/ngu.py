@@ -1,9 +1,8 @@
-"""NGU, never give up (Badia et al. 2020): pays for states that are far from all that the episode has seen so far.
+"""NGU, never give up (Badia et al. 2020): the reward is high for states far from all earlier states of the episode.
 
-The paper's section 2 and its Algorithm 1, for every world on its own. At time t + 1 the memory holds f(x_0) … f(x_t):
-all that was acted from in this episode, its start included, while the state arrived in is compared first and remembered
-when it is acted from in its turn. A terminal state is paid for and never remembered. Embeddings stay as they were when
-they were remembered, however f moves on.
+Section 2 and Algorithm 1 of the paper, for each environment separately. At time t + 1 the memory holds f(x_0) … f(x_t),
+including the first state of the episode. x_{t+1} is compared with the memory and added to it at the next step. A
+terminal state has a reward but is never added. Embeddings in the memory are not recomputed when f changes.
 """
 
 from dataclasses import dataclass
@@ -15,69 +14,75 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.core.checks import check_fraction, check_not_negative, check_positive
 from gemax.networks import Network, Parameters, mlp
-from gemax.rewards.base import IntrinsicReward
-from gemax.rewards.both_ends import embeddings_before
-from gemax.rewards.remembering import remembered_at
-from gemax.types import Rollout, Tree, spread, tree_where
+from gemax.rewards.base import IntrinsicReward, hide_feature
+from gemax.rewards.episode_memory import remembered_entries
+from gemax.rewards.step_embeddings import embeddings_before
+from gemax.settings import (
+    Count,
+    Fraction,
+    NonNegative,
+    Positive,
+    check_count,
+    check_fields,
+    check_nonnegative,
+)
+from gemax.types import Transition, Tree, gather, tree_where
 
-DIMENSIONS_AT_ONCE = 32
-"""Of embeddings, in one pass over the distances: fewer passes read and write them less often."""
+UNROLLED_DIMENSIONS = 32
+"""Number of embedding dimensions that are added in one pass. Fewer passes read and write the distances less often."""
 
 
 @dataclass(frozen=True)
 class NguSettings:
-    """What NGU can be told. The values are those of NGU's own paper, except for the scale."""
+    """Settings of NGU. The defaults are those of its paper."""
 
-    scale: float = 0.0003
-    """What the reward is multiplied with; nothing else is done to it."""
-    num_neighbours: int = 10
-    """k."""
-    kernel_epsilon: float = 1e-3
+    num_neighbours: Count = 10
+    """k: number of nearest neighbours in the memory."""
+    kernel_epsilon: Positive = 1e-3
     """ε of the kernel ε / (d²/d_m² + ε)."""
-    cluster_distance: float = 0.008
-    """ξ: neighbours nearer than this, as a share of d_m², are taken for the same."""
-    pseudo_count: float = 0.001
-    """c: added to the similarity, so that nothing is paid more than 1 / c."""
-    largest_similarity: float = 8.0
-    """s_max: what is more similar to the memory is paid nothing. Out of reach with fewer than 64 neighbours."""
-    distance_decay: float = 0.999
-    """Of the running average d_m², for each step; 1 averages over all steps there ever were."""
-    hidden_size: int = 256
-    """Of the action predictor."""
+    cluster_distance: NonNegative = 0.008
+    """ξ: neighbours closer than this, as a share of d_m², count as identical."""
+    pseudo_count: Positive = 0.001
+    """c: added to the similarity, so that the reward is at most 1 / c."""
+    max_similarity: Positive = 8.0
+    """s_max: states with a larger similarity have no reward. Not reached with fewer than 64 neighbours."""
+    distance_decay: Fraction = 0.999
+    """Decay per step of the running average d_m². 1 averages over all steps so far."""
+    hidden_size: Count = 256
+    """Hidden units of the action predictor."""
 
 
 class EpisodicMemory(NamedTuple):
-    """What each world remembers of its episode."""
+    """Embeddings of the episode of each environment."""
 
-    embedding: Float[Array, "D worlds capacity"]
-    """The newest last. Entries side by side, which is how distances to all of them are taken fast."""
-    length: Int[Array, " worlds"]
-    """How many of them, counted from the newest, belong to the current episode."""
-    distance_sum: Float[Array, " worlds"]
-    """The sum of decay^age over the squared distances to neighbours; it outlives the episode."""
-    distance_count: Float[Array, " worlds"]
-    """The same sum over their number."""
+    embedding: Float[Array, "D envs capacity"]
+    """Oldest entry first. Entries are the last axis, which makes the distances to all of them fast."""
+    length: Int[Array, " envs"]
+    """Number of entries, counted from the newest, that belong to the current episode."""
+    distance_sum: Float[Array, " envs"]
+    """Sum of decay^age · d² over the squared distances to neighbours, across episodes."""
+    distance_count: Float[Array, " envs"]
+    """Sum of decay^age over the same neighbours."""
 
 
 class NguState(NamedTuple):
-    """All that changes in NGU."""
+    """Everything that changes in NGU."""
 
     parameters: Parameters
-    """Of the embedding f and the action predictor h."""
+    """Parameters of the embedding f and the action predictor h."""
     optimiser: Tree
     memory: EpisodicMemory
 
 
-class Recollection(NamedTuple):
-    """What the memory says of the states arrived in."""
+class EpisodicNovelty(NamedTuple):
+    """Comparison of each next state with the memory."""
 
-    reward: Float[Array, "time worlds"]
-    similarity: Float[Array, "time worlds"]
-    """s."""
-    mean_distance: Float[Array, "time worlds"]
-    """d_m²."""
+    reward: Float[Array, "time envs"]
+    similarity: Float[Array, "time envs"]
+    """s: similarity to the memory."""
+    mean_distance: Float[Array, "time envs"]
+    """d_m²: running average of the squared distances to neighbours."""
 
 
 def ngu(
@@ -85,138 +90,133 @@ def ngu(
     num_actions: int,
     horizon: int,
     optimiser: optax.GradientTransformation,
+    scale: float,
     settings: NguSettings,
-    hidden_feature: int | None = None,
+    ignored_feature: int | None = None,
     shortest_episode: int = 1,
 ) -> IntrinsicReward:
-    """NGU's episodic reward with this network as f, in episodes of `shortest_episode` to `horizon` actions.
+    """Returns NGU's episodic reward times the scale, with this network as f.
 
-    The memory holds as many states as there are actions; in longer episodes it forgets the oldest. The
-    `hidden_feature` of an observation vector is kept from f.
+    The memory holds the last `horizon` states of an episode. f does not see the entry `ignored_feature` of observation
+    vectors. If every episode has at least `shortest_episode` actions, fewer observations have to be embedded.
     """
-    _check(num_actions, horizon, settings)
+    check_count("num_actions", num_actions)
+    check_count("horizon", horizon)
+    check_nonnegative("scale", scale)
+    check_fields(settings)
     predictor = mlp((settings.hidden_size, num_actions))
 
     def embed_rows(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
-        if hidden_feature is not None:
-            rows = rows.at[:, hidden_feature].set(0.0)
-        return network.apply(parameters["embedding"], rows)
+        return network.apply(parameters["embedding"], hide_feature(rows, ignored_feature))
 
-    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_worlds: int) -> NguState:
+    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> NguState:
         embedding_key, action_key = jax.random.split(key)
         parameters = {"embedding": network.init(embedding_key, rows[:1])}
         embedding = embed_rows(parameters, rows[:1])
         parameters["action"] = predictor.init(action_key, jnp.concatenate([embedding, embedding], axis=-1))
-        memory = empty_memory(horizon, num_worlds, embedding.shape[-1])
+        memory = empty_memory(horizon, num_envs, embedding.shape[-1])
         return NguState(parameters, optimiser.init(parameters), memory)
 
-    def embed_steps(parameters: Parameters, rollout: Rollout):
-        """f(x_t) and f(x_t+1) of every step, [time, worlds, D]; each row of a table is embedded once."""
-        arrived = embed_rows(parameters, rollout.arrived.rows)
-        before = embeddings_before(partial(embed_rows, parameters), arrived, rollout, shortest_episode)
-        return before, spread(rollout.arrived, arrived, rollout.reward.shape[1])
+    def embed_steps(parameters: Parameters, transitions: Transition):
+        """Returns f(x_t) and f(x_t+1) of each step, [time, envs, D]. Each row of a table is embedded once."""
+        after = embed_rows(parameters, transitions.next_observation.rows)
+        before = embeddings_before(partial(embed_rows, parameters), after, transitions, shortest_episode)
+        return before, gather(transitions.next_observation, after, transitions.reward.shape[1])
 
-    def loss(parameters: Parameters, rollout: Rollout):
-        """-ln h(a | f(x_t), f(x_t+1)) on average. A step never crosses a reset: what it led to may be terminal."""
-        embedding_t, embedding_tp1 = embed_steps(parameters, rollout)
+    def loss(parameters: Parameters, transitions: Transition):
+        """Returns the mean of -ln h(a | f(x_t), f(x_t+1)). Pairs include terminal states and never cross a reset."""
+        embedding_t, embedding_tp1 = embed_steps(parameters, transitions)
         pairs = jnp.concatenate([embedding_t, embedding_tp1], axis=-1)
         logits = predictor.apply(parameters["action"], pairs.reshape(-1, pairs.shape[-1]))
-        action = rollout.action.reshape(-1)
+        action = transitions.action.reshape(-1)
         total = jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, action))
         accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == action)
         return total, (embedding_t, embedding_tp1, {"action_loss": total, "action_accuracy": accuracy})
 
-    def reward(state: NguState, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:
-        embeddings = embed_steps(state.parameters, rollout)
-        recollection, _ = recall(state.memory, *embeddings, rollout.is_first, settings)
-        return settings.scale * recollection.reward
+    def novelty(state: NguState, embeddings: tuple[Array, Array], transitions: Transition):
+        return episodic_novelty(state.memory, *embeddings, transitions.is_first, settings)
 
-    def step(state: NguState, rollout: Rollout, key: PRNGKeyArray):
-        gradient_of = jax.grad(loss, has_aux=True)
-        gradient, (embedding_t, embedding_tp1, metrics) = gradient_of(state.parameters, rollout)
-        recollection, memory = recall(state.memory, embedding_t, embedding_tp1, rollout.is_first, settings)
+    def reward(state: NguState, transitions: Transition, key: PRNGKeyArray) -> Float[Array, "time envs"]:
+        result, _ = novelty(state, embed_steps(state.parameters, transitions), transitions)
+        return scale * result.reward
+
+    def step(state: NguState, transitions: Transition, key: PRNGKeyArray):
+        grad_fn = jax.grad(loss, has_aux=True)
+        gradient, (embedding_t, embedding_tp1, metrics) = grad_fn(state.parameters, transitions)
+        result, memory = novelty(state, (embedding_t, embedding_tp1), transitions)
         updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.parameters)
         state = NguState(optax.apply_updates(state.parameters, updates), optimiser_state, memory)
         metrics |= {
-            "episodic_reward": jnp.mean(recollection.reward),
-            "memory_similarity": jnp.mean(recollection.similarity),
-            "neighbour_distance": jnp.sqrt(jnp.mean(recollection.mean_distance)),
+            "episodic_reward": jnp.mean(result.reward),
+            "memory_similarity": jnp.mean(result.similarity),
+            "neighbour_distance": jnp.sqrt(jnp.mean(result.mean_distance)),
         }
-        return settings.scale * recollection.reward, state, metrics
+        return scale * result.reward, state, metrics
 
     def embed(state: NguState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
         return embed_rows(state.parameters, rows)
 
-    def remember(state: NguState, rollout: Rollout, is_real: Bool[Array, " worlds"]) -> NguState:
-        embeddings = embed_steps(state.parameters, rollout)
-        _, after = recall(state.memory, *embeddings, rollout.is_first, settings)
-        return state._replace(memory=where_real(is_real, after, state.memory))
+    def remember(state: NguState, transitions: Transition, is_valid: Bool[Array, " envs"]) -> NguState:
+        _, memory = novelty(state, embed_steps(state.parameters, transitions), transitions)
+        # The embeddings have the environments as their second axis, all other fields as their first.
+        embedding = jnp.where(is_valid[None, :, None], memory.embedding, state.memory.embedding)
+        rest = tree_where(is_valid, memory[1:], state.memory[1:])
+        return state._replace(memory=EpisodicMemory(embedding, *rest))
 
     return IntrinsicReward(init, reward, step, embed, remember)
 
 
-def empty_memory(capacity: int, num_worlds: int, size: int) -> EpisodicMemory:
-    """Before the first episode."""
-    nothing = jnp.zeros(num_worlds)
-    return EpisodicMemory(
-        jnp.zeros((size, num_worlds, capacity)), jnp.zeros(num_worlds, jnp.int32), nothing, nothing
-    )
+def empty_memory(capacity: int, num_envs: int, size: int) -> EpisodicMemory:
+    """Returns the memory before the first episode."""
+    zeros = jnp.zeros(num_envs)
+    return EpisodicMemory(jnp.zeros((size, num_envs, capacity)), jnp.zeros(num_envs, jnp.int32), zeros, zeros)
 
 
-def recall(
+def episodic_novelty(
     memory: EpisodicMemory,
-    embedding_t: Float[Array, "time worlds D"],
-    embedding_tp1: Float[Array, "time worlds D"],
-    is_first: Bool[Array, "time worlds"],
+    embedding_t: Float[Array, "time envs D"],
+    embedding_tp1: Float[Array, "time envs D"],
+    is_first: Bool[Array, "time envs"],
     settings: NguSettings,
-) -> tuple[Recollection, EpisodicMemory]:
-    """Algorithm 1 for every step of a rollout in every world, and the memory after it.
+) -> tuple[EpisodicNovelty, EpisodicMemory]:
+    """Applies Algorithm 1 to all steps of a rollout. Returns the novelty of each step and the memory after the rollout.
 
-    Only the running average has to be followed step by step. Which states a step can remember is known beforehand, so
-    all distances are taken at once.
+    Only the running average is sequential. The entries that each step remembers are known beforehand, so all distances
+    are computed at once.
     """
     capacity = memory.embedding.shape[-1]
-    stream = jnp.concatenate([memory.embedding, embedding_t.transpose(2, 1, 0)], axis=-1)
-    remembered = remembered_at(is_first, memory.length, capacity)
-    squared, is_there = nearest(embedding_tp1, stream, remembered, settings.num_neighbours)
-    sums, counts = running_sums(memory, squared, is_there, settings.distance_decay)
+    entries = jnp.concatenate([memory.embedding, embedding_t.transpose(2, 1, 0)], axis=-1)
+    remembered = remembered_entries(is_first, memory.length, capacity)
+    squared, exists = nearest(embedding_tp1, entries, remembered, settings.num_neighbours)
+    sums, counts = running_sums(memory, squared, exists, settings.distance_decay)
     mean_distance = sums / jnp.maximum(counts, jnp.finfo(counts.dtype).tiny)
-    recollection = pay(squared, is_there, mean_distance, settings)
-    # Of the last step's entries those that are still remembered; they end with what it acted from.
+    novelty = inverse_similarity(squared, exists, mean_distance, settings)
+    # The memory continues with the entries that the last step remembers.
     length = jnp.sum(remembered[:, -1], axis=-1, dtype=memory.length.dtype)
-    return recollection, EpisodicMemory(stream[..., -capacity:], length, sums[-1], counts[-1])
-
-
-def where_real(
-    is_real: Bool[Array, " worlds"], after: EpisodicMemory, before: EpisodicMemory
-) -> EpisodicMemory:
-    """Each world's memory after a step, or as it was before where there was none."""
-    embedding = jnp.where(is_real[None, :, None], after.embedding, before.embedding)
-    rest = tree_where(is_real, after[1:], before[1:])
-    return EpisodicMemory(embedding, *rest)
+    return novelty, EpisodicMemory(entries[..., -capacity:], length, sums[-1], counts[-1])
 
 
 def nearest(
-    embedding_tp1: Float[Array, "time worlds D"],
-    stream: Float[Array, "D worlds entries"],
-    remembered: Bool[Array, "worlds time entries"],
+    embedding_tp1: Float[Array, "time envs D"],
+    entries: Float[Array, "D envs entries"],
+    remembered: Bool[Array, "envs time entries"],
     num_neighbours: int,
-) -> tuple[Float[Array, "time worlds k"], Bool[Array, "time worlds k"]]:
-    """Squared distances to the nearest states remembered, and whether there are so many; 0 where there are not."""
-    squared = squared_distances(embedding_tp1.transpose(2, 1, 0), stream)
-    # What is not finite is nobody's neighbour, or the running average would never recover.
+) -> tuple[Float[Array, "time envs k"], Bool[Array, "time envs k"]]:
+    """Returns the squared distances to the nearest remembered entries, 0 for missing ones, and whether each exists."""
+    squared = squared_distances(embedding_tp1.transpose(2, 1, 0), entries)
+    # Non-finite distances are left out, since the running average would never recover from them.
     squared = jnp.where(remembered & jnp.isfinite(squared), squared, jnp.inf)
     squared = -jax.lax.top_k(-squared, min(num_neighbours, squared.shape[-1]))[0].swapaxes(0, 1)
-    is_there = jnp.isfinite(squared)
-    return jnp.where(is_there, squared, 0.0), is_there
+    exists = jnp.isfinite(squared)
+    return jnp.where(exists, squared, 0.0), exists
 
 
 def squared_distances(
-    points: Float[Array, "D worlds points"], entries: Float[Array, "D worlds entries"]
-) -> Float[Array, "worlds points entries"]:
-    """Of all points to all entries of the same world, by subtraction, one dimension after the other.
+    points: Float[Array, "D envs points"], entries: Float[Array, "D envs entries"]
+) -> Float[Array, "envs points entries"]:
+    """Returns the squared distances of all points to all entries of the same environment, by subtraction.
 
-    A product of matrices is no faster than this, and wrong about neighbours, which are close by nature.
+    A matrix product is not faster, and it is inaccurate for neighbours, which are close by definition.
     """
 
     def add(total: Array, coordinates: tuple[Array, Array]) -> tuple[Array, None]:
@@ -224,57 +224,41 @@ def squared_distances(
         return total + (point[:, :, None] - entry[:, None, :]) ** 2, None
 
     shape = (points.shape[1], points.shape[2], entries.shape[2])
-    unroll = min(DIMENSIONS_AT_ONCE, points.shape[0])
+    unroll = min(UNROLLED_DIMENSIONS, points.shape[0])
     return jax.lax.scan(add, jnp.zeros(shape, points.dtype), (points, entries), unroll=unroll)[0]
 
 
 def running_sums(
     memory: EpisodicMemory,
-    squared: Float[Array, "time worlds k"],
-    is_there: Bool[Array, "time worlds k"],
+    squared: Float[Array, "time envs k"],
+    exists: Bool[Array, "time envs k"],
     decay: float,
-) -> tuple[Float[Array, "time worlds"], Float[Array, "time worlds"]]:
-    """Sums and counts whose quotient is d_m² after every step, its own distances included. All count alike."""
+) -> tuple[Float[Array, "time envs"], Float[Array, "time envs"]]:
+    """Returns `distance_sum` and `distance_count` after each step, whose distances they include."""
 
     def add(before: tuple[Array, Array], new: tuple[Array, Array]):
         after = decay * before[0] + new[0], decay * before[1] + new[1]
         return after, after
 
-    new = jnp.sum(squared, axis=-1), jnp.sum(is_there, axis=-1, dtype=squared.dtype)
+    new = jnp.sum(squared, axis=-1), jnp.sum(exists, axis=-1, dtype=squared.dtype)
     return jax.lax.scan(add, (memory.distance_sum, memory.distance_count), new)[1]
 
 
-def pay(
-    squared: Float[Array, "time worlds k"],
-    is_there: Bool[Array, "time worlds k"],
-    mean_distance: Float[Array, "time worlds"],
+def inverse_similarity(
+    squared: Float[Array, "time envs k"],
+    exists: Bool[Array, "time envs k"],
+    mean_distance: Float[Array, "time envs"],
     settings: NguSettings,
-) -> Recollection:
-    """`1 / s` with `s = √(Σ K) + c`, and 0 where s exceeds s_max.
+) -> EpisodicNovelty:
+    """Returns `1 / s` with `s = √(Σ K) + c`, and 0 where s exceeds s_max.
 
-    With fewer than k neighbours the sum has fewer terms, so that the first steps of an episode are paid more.
+    With fewer than k neighbours the sum has fewer terms, so the first steps of an episode have higher rewards.
     """
-    # Where d_m² is zero all distances are, and any divisor does.
+    # If d_m² is zero, all distances are zero and the divisor does not matter.
     scale = jnp.maximum(mean_distance, jnp.finfo(mean_distance.dtype).tiny)[..., None]
     clustered = jnp.maximum(squared / scale - settings.cluster_distance, 0.0)
-    kernel = jnp.where(is_there, settings.kernel_epsilon / (clustered + settings.kernel_epsilon), 0.0)
+    kernel = jnp.where(exists, settings.kernel_epsilon / (clustered + settings.kernel_epsilon), 0.0)
     similarity = jnp.sqrt(jnp.sum(kernel, axis=-1)) + settings.pseudo_count
-    # The memory holds at least what was acted from, unless that was not finite.
-    is_paid = (similarity <= settings.largest_similarity) & is_there[..., 0]
-    return Recollection(jnp.where(is_paid, 1.0 / similarity, 0.0), similarity, mean_distance)
-
-
-def _check(num_actions: int, horizon: int, settings: NguSettings) -> None:
-    for name, value in {
-        "num_actions": num_actions,
-        "horizon": horizon,
-        "num_neighbours": settings.num_neighbours,
-    }.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}.")
-    check_positive("kernel_epsilon", settings.kernel_epsilon)
-    check_positive("pseudo_count", settings.pseudo_count)
-    check_positive("largest_similarity", settings.largest_similarity)
-    check_not_negative("cluster_distance", settings.cluster_distance)
-    check_not_negative("scale", settings.scale)
-    check_fraction("distance_decay", settings.distance_decay)
+    # There is at least one neighbour, the observation before the step, unless it was not finite.
+    is_novel = (similarity <= settings.max_similarity) & exists[..., 0]
+    return EpisodicNovelty(jnp.where(is_novel, 1.0 / similarity, 0.0), similarity, mean_distance)

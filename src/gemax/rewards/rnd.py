@@ -1,7 +1,7 @@
-"""RND, random network distillation (Burda et al. 2018): pays where random features are hard to predict.
+"""RND, random network distillation (Burda et al. 2018): the reward is the error of predicting random features.
 
-`err(x) = mean over outputs of (f̂(x) - f(x))²`, with f a network that stays as it was drawn and f̂ one that learns to
-imitate it. Where the agent was often, f̂ has learned; the reward is transient by design.
+`err(x) = mean over outputs of (f̂(x) - f(x))²`, where f is a network with random weights that never change, and f̂ learns
+to predict it. The error is low where the agent has been often. The reward is transient by design.
 """
 
 from collections.abc import Callable
@@ -13,82 +13,78 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from gemax.core.checks import check_fraction, check_not_negative, check_positive
-from gemax.core.expectation import mean, probability_of
-from gemax.core.normaliser import Normaliser, deviation, init_normaliser, update_normaliser
+from gemax.core.expectation import mean
+from gemax.core.moments import Moments, init_moments, std, update_moments, update_row_moments
 from gemax.networks import Network, Parameters
-from gemax.rewards.base import IntrinsicReward
-from gemax.types import Metrics, Observations, Rollout, Tree, spread
+from gemax.rewards.base import IntrinsicReward, hide_feature
+from gemax.settings import Fraction, Positive, check_fields, check_nonnegative
+from gemax.types import Metrics, Observations, Transition, Tree, gather
 
-SMALLEST_DEVIATION = 0.01
-"""Errors are divided by at least this share of their mean: where all are the same they pay 100, not infinity."""
+MIN_RELATIVE_STD = 0.01
+"""Errors are divided by at least this share of their mean, so that equal errors give 100 instead of infinity."""
 
 
 @dataclass(frozen=True)
 class RndSettings:
-    """What RND can be told."""
+    """Settings of RND's normalisation."""
 
-    scale: float = 0.001
-    """What the reward is multiplied with, after it was divided by its running deviation."""
-    observation_decay: float = 0.95
-    """Of the running mean and deviation of the observations."""
-    largest_observation: float = 5.0
-    """Observations are cut at so many deviations."""
-    error_decay: float = 0.95
-    """Of the running mean and deviation of the error."""
-
-
-class Moments(NamedTuple):
-    """Running mean and variance of observations, entry by entry. As `Normaliser`, with a shape."""
-
-    mean: Float[Array, "*shape"]
-    variance: Float[Array, "*shape"]
-    weight: Float[Array, ""]
-    """The sum of decay^age over the batches seen."""
+    observation_decay: Fraction = 0.95
+    """Decay of the running moments of the observations."""
+    max_observation: Positive = 5.0
+    """Observations are clipped at this many standard deviations."""
+    error_decay: Fraction = 0.95
+    """Decay of the running moments of the error."""
 
 
 class RndState(NamedTuple):
-    """All that changes in RND; the target does not, but has to be kept."""
+    """The constant target network, and everything that changes in RND."""
 
     target: Parameters
     predictor: Parameters
     optimiser: Tree
     observations: Moments
-    errors: Normaliser
+    """Running moments of the next observations."""
+    errors: Moments
+    """Running moments of the prediction errors."""
 
 
 class Distillation(NamedTuple):
-    """Prediction errors as pure functions: what RND and NGU+RND have in common."""
+    """The prediction error as pure functions, shared by RND and NGU+RND."""
 
     init: Callable[[PRNGKeyArray, Float[Array, "rows *shape"]], RndState]
-    error: Callable[[RndState, Rollout], tuple[Float[Array, "time worlds"], Normaliser]]
-    """The error where each action led to, and the errors' moments with these counted in."""
-    step: Callable[[RndState, Rollout], tuple[Float[Array, "time worlds"], RndState, Metrics]]
-    """The same error, and learns; the state has the same moments."""
+    error: Callable[[RndState, Transition], tuple[Float[Array, "time envs"], Moments]]
+    """Returns the error of each next observation, and the running moments with these errors included."""
+    step: Callable[[RndState, Transition], tuple[Float[Array, "time envs"], RndState, Metrics]]
+    """Returns the same error, the state after learning from the rollout, and metrics."""
 
 
 def rnd(
     network: Network,
     optimiser: optax.GradientTransformation,
+    scale: float,
     settings: RndSettings,
-    hidden_feature: int | None = None,
+    ignored_feature: int | None = None,
 ) -> IntrinsicReward:
-    """RND with target and predictor of this network. The `hidden_feature` of a vector is kept from both."""
-    check_not_negative("scale", settings.scale)
-    errors = distillation(network, optimiser, settings, hidden_feature)
+    """Returns RND: the error over its running standard deviation, times the scale.
 
-    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_worlds: int) -> RndState:
+    `network` is the architecture of target and predictor. They do not see the entry `ignored_feature` of observation
+    vectors.
+    """
+    check_nonnegative("scale", scale)
+    errors = distillation(network, optimiser, settings, ignored_feature)
+
+    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> RndState:
         return errors.init(key, rows)
 
-    def pay(error: Float[Array, "time worlds"], moments: Normaliser) -> Float[Array, "time worlds"]:
-        return settings.scale * error / jnp.maximum(deviation(moments), SMALLEST_DEVIATION * moments.mean)
+    def scaled(error: Float[Array, "time envs"], moments: Moments) -> Float[Array, "time envs"]:
+        return scale * error / jnp.maximum(std(moments), MIN_RELATIVE_STD * moments.mean)
 
-    def reward(state: RndState, rollout: Rollout, key: PRNGKeyArray) -> Float[Array, "time worlds"]:
-        return pay(*errors.error(state, rollout))
+    def reward(state: RndState, transitions: Transition, key: PRNGKeyArray) -> Float[Array, "time envs"]:
+        return scaled(*errors.error(state, transitions))
 
-    def step(state: RndState, rollout: Rollout, key: PRNGKeyArray):
-        error, state, metrics = errors.step(state, rollout)
-        return pay(error, state.errors), state, metrics
+    def step(state: RndState, transitions: Transition, key: PRNGKeyArray):
+        error, state, metrics = errors.step(state, transitions)
+        return scaled(error, state.errors), state, metrics
 
     return IntrinsicReward(init, reward, step)
 
@@ -97,129 +93,95 @@ def distillation(
     network: Network,
     optimiser: optax.GradientTransformation,
     settings: RndSettings,
-    hidden_feature: int | None = None,
+    ignored_feature: int | None = None,
 ) -> Distillation:
-    """The prediction error and how it is learned from, before any reward is made of it."""
-    check_fraction("observation_decay", settings.observation_decay)
-    check_fraction("error_decay", settings.error_decay)
-    check_positive("largest_observation", settings.largest_observation)
-
-    def prepare(rows: Float[Array, "rows *shape"]) -> Float[Array, "rows *shape"]:
-        return rows if hidden_feature is None else rows.at[:, hidden_feature].set(0.0)
+    """Returns the functions that compute the unscaled prediction error and train the predictor."""
+    check_fields(settings)
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"]) -> RndState:
         target_key, predictor_key = jax.random.split(key)
-        rows = prepare(rows[:1])
+        rows = hide_feature(rows[:1], ignored_feature)
         predictor = network.init(predictor_key, rows)
         return RndState(
             target=network.init(target_key, rows),
             predictor=predictor,
             optimiser=optimiser.init(predictor),
-            observations=init_moments(rows[0]),
-            errors=init_normaliser(),
+            observations=init_row_moments(rows[0]),
+            errors=init_moments(),
         )
 
-    def see(state: RndState, rollout: Rollout) -> tuple[Observations, Moments]:
-        """The rollout's observations, normalised. It counts at once: RND would have run a random agent before."""
-        rows = prepare(rollout.arrived.rows)
-        moments = update_moments(
-            state.observations, rows, visits_of(rollout.arrived), decay=settings.observation_decay
-        )
-        rows = normalise_observations(moments, rows, largest=settings.largest_observation)
-        return rollout.arrived._replace(rows=rows), moments
+    def normalised(state: RndState, transitions: Transition) -> tuple[Observations, Moments]:
+        """Returns the normalised next observations, and the updated moments.
 
-    def loss(predictor: Parameters, target: Parameters, seen: Observations):
-        # Rows that repeat are predicted once, and weigh as much as they were visited.
-        difference = network.apply(predictor, seen.rows) - network.apply(target, seen.rows)
+        The moments include this rollout. In the RND paper, a random agent initialises the moments instead.
+        """
+        observations = transitions.next_observation
+        rows = hide_feature(observations.rows, ignored_feature)
+        moments = update_row_moments(
+            state.observations, rows, num_visits(observations), decay=settings.observation_decay
+        )
+        return observations._replace(rows=normalise_rows(moments, rows, settings.max_observation)), moments
+
+    def loss(predictor: Parameters, target: Parameters, observations: Observations):
+        # Distinct rows are predicted once and weighted by their visits.
+        difference = network.apply(predictor, observations.rows) - network.apply(target, observations.rows)
         errors = jnp.mean(difference**2, axis=-1)
-        return mean(errors, None if seen.row is None else visits_of(seen)), errors
+        return mean(errors, None if observations.row_index is None else num_visits(observations)), errors
 
-    def count(state: RndState, errors: Float[Array, "time worlds"]) -> Normaliser:
-        return update_normaliser(state.errors, errors, jnp.isfinite(errors), decay=settings.error_decay)
+    def updated_errors(state: RndState, errors: Float[Array, "time envs"]) -> Moments:
+        return update_moments(state.errors, errors, jnp.isfinite(errors), decay=settings.error_decay)
 
-    def error(state: RndState, rollout: Rollout) -> tuple[Float[Array, "time worlds"], Normaliser]:
-        seen, _ = see(state, rollout)
-        errors = at_steps(seen, loss(state.predictor, state.target, seen)[1], rollout.reward.shape[1])
-        return errors, count(state, errors)
+    def error(state: RndState, transitions: Transition) -> tuple[Float[Array, "time envs"], Moments]:
+        observations, _ = normalised(state, transitions)
+        _, errors = loss(state.predictor, state.target, observations)
+        errors = gather_scalars(observations, errors, transitions.reward.shape[1])
+        return errors, updated_errors(state, errors)
 
-    def step(state: RndState, rollout: Rollout) -> tuple[Float[Array, "time worlds"], RndState, Metrics]:
-        seen, moments = see(state, rollout)
-        gradient_of = jax.value_and_grad(loss, has_aux=True)
-        (total, errors), gradient = gradient_of(state.predictor, state.target, seen)
-        errors = at_steps(seen, errors, rollout.reward.shape[1])
+    def step(state: RndState, transitions: Transition) -> tuple[Float[Array, "time envs"], RndState, Metrics]:
+        observations, moments = normalised(state, transitions)
+        grad_fn = jax.value_and_grad(loss, has_aux=True)
+        (total, errors), gradient = grad_fn(state.predictor, state.target, observations)
+        errors = gather_scalars(observations, errors, transitions.reward.shape[1])
         updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.predictor)
-        state = RndState(
-            target=state.target,
+        state = state._replace(
             predictor=optax.apply_updates(state.predictor, updates),
             optimiser=optimiser_state,
             observations=moments,
-            errors=count(state, errors),
+            errors=updated_errors(state, errors),
         )
         metrics = {
             "rnd_loss": total,
-            "prediction_error_largest": jnp.max(errors),
-            "prediction_error_deviation": deviation(state.errors),
+            "prediction_error_max": jnp.max(errors),
+            "prediction_error_std": std(state.errors),
         }
         return errors, state, metrics
 
     return Distillation(init, error, step)
 
 
-def at_steps(
-    observations: Observations, numbers: Float[Array, " rows"], num_worlds: int
-) -> Float[Array, "time worlds"]:
-    """A number of each row, laid out by time and world."""
-    return spread(observations, numbers[:, None], num_worlds)[..., 0]
+def gather_scalars(
+    observations: Observations, values: Float[Array, " rows"], num_envs: int
+) -> Float[Array, "time envs"]:
+    """Returns the value of each step's row. Like `gather`, for one number per row."""
+    return gather(observations, values[:, None], num_envs)[..., 0]
 
 
-def visits_of(observations: Observations) -> Float[Array, " rows"]:
-    """How often each row was visited."""
+def num_visits(observations: Observations) -> Float[Array, " rows"]:
+    """Returns the number of visits to each row."""
     num_rows = observations.rows.shape[0]
-    if observations.row is None:
+    if observations.row_index is None:
         return jnp.ones(num_rows)
-    return jnp.zeros(num_rows).at[observations.row].add(1.0)
+    return jnp.zeros(num_rows).at[observations.row_index].add(1.0)
 
 
-def init_moments(row: Float[Array, "*shape"]) -> Moments:
-    """Nothing seen yet. The mean starts at an observation, without weight: entries that never change stay exact."""
-    return Moments(row.astype(float), jnp.ones(row.shape), jnp.zeros(()))
+def init_row_moments(row: Float[Array, "*shape"]) -> Moments:
+    """Returns initial moments with this observation as mean, so that the mean of constant entries is exact."""
+    return init_moments(row.shape)._replace(mean=row.astype(float))
 
 
-def update_moments(
-    moments: Moments, rows: Float[Array, "rows *shape"], visits: Float[Array, " rows"], *, decay: float
-) -> Moments:
-    """Takes in one batch, in which each row counts as often as it was visited. Every batch counts alike.
-
-    Bias-corrected, as in `core.normaliser`: after one batch the moments are those of the batch.
-    """
-    differences = rows - moments.mean[None]
-    # Not asked of the rows, which may be constants: XLA would take seconds to find out for itself.
-    is_finite = jnp.isfinite(differences).all(axis=tuple(range(1, rows.ndim)))
-    share = probability_of(jnp.where(is_finite, visits, 0.0))
-    share = share.reshape((-1,) + (1,) * (rows.ndim - 1))
-    # A mean of differences from the old mean: where nothing differs it is exactly zero.
-    surprise = _sum(share, differences)
-    batch_variance = _sum(share, (rows - (moments.mean + surprise)[None]) ** 2)
-    weight = decay * moments.weight + 1.0
-    step_size = 1.0 / weight
-    updated = Moments(
-        mean=moments.mean + step_size * surprise,
-        variance=(1.0 - step_size) * (moments.variance + step_size * surprise**2)
-        + step_size * batch_variance,
-        weight=weight,
-    )
-    is_empty = ~jnp.any(share > 0)
-    return Moments(*(jnp.where(is_empty, old, new) for old, new in zip(moments, updated, strict=True)))
-
-
-def normalise_observations(
-    moments: Moments, rows: Float[Array, "rows *shape"], *, largest: float
+def normalise_rows(
+    moments: Moments, rows: Float[Array, "rows *shape"], max_observation: float
 ) -> Float[Array, "rows *shape"]:
-    """`(x - μ) / σ`, cut at so many deviations. σ is never smaller than what rounding alone produces."""
-    sigma = jnp.maximum(jnp.sqrt(moments.variance), 1e-6 + 1e-5 * jnp.abs(moments.mean))
-    return jnp.clip((rows - moments.mean[None]) / sigma[None], -largest, largest)
-
-
-def _sum(share: Float[Array, "rows *ones"], values: Float[Array, "rows *shape"]) -> Float[Array, "*shape"]:
-    """The weighted sum over rows; what has no share may be anything."""
-    return jnp.sum(jnp.where(share > 0, values, 0.0) * share, axis=0)
+    """Returns `(x - μ) / σ`, clipped at `max_observation`."""
+    standardised = (rows - moments.mean[None]) / std(moments)[None]
+    return jnp.clip(standardised, -max_observation, max_observation)

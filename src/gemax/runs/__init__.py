@@ -1,1 +1,1 @@
-"""Every file that is written or read."""
+"""Runs on disk: training sessions, metrics, checkpoints, plots and evaluation."""

@@ -1,4 +1,7 @@
-"""A lock file: one process at a time, whatever becomes of it."""
+"""Locks between processes: a lock file for a run, and a lock on a folder while it is written.
+
+Both use `flock`, so the operating system releases them when the process ends, even if it is killed.
+"""
 
 import contextlib
 import fcntl
@@ -8,58 +11,88 @@ import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+
+from gemax.runs.files import open_descriptor
+
+
+class _Owner(NamedTuple):
+    """The process that holds a lock file, as written in it."""
+
+    pid: int
+    host: str
+    started: str
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[str | None]:
-    """Holds a lock file. The lock ends with the process, however that ends; the file says whose it is."""
-    descriptor, message = _acquired(path)
+    """Holds a lock file until the block ends. Yields a message if a process that has ended left the file behind.
+
+    Raises:
+        ValueError: Another process holds the lock.
+    """
+    descriptor, message = _acquire(path)
     try:
         yield message
     finally:
         with contextlib.suppress(OSError):
-            if _is_still(path, descriptor):
+            if _is_same_file(path, descriptor):
                 path.unlink()
         os.close(descriptor)
 
 
-def _acquired(path: Path) -> tuple[int, str | None]:
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Locks a folder until the block ends, so that `is_locked` is true in other processes."""
+    with open_descriptor(folder, os.O_RDONLY) as descriptor:
+        # Some network file systems have no locks. There, a reader may remove a checkpoint that is being written.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+def is_locked(path: Path) -> bool:
+    """Returns whether a process holds the lock of a file or folder. False if the lock cannot be read."""
+    try:
+        with open_descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
+            return _try_lock(descriptor) is False
+    except OSError:
+        return False
+
+
+def _acquire(path: Path) -> tuple[int, str | None]:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             message = _claim(path, descriptor)
-            if _is_still(path, descriptor):
+            if _is_same_file(path, descriptor):
                 return descriptor, message
         except BaseException:
             os.close(descriptor)
             raise
-        # The process before us deleted the file after we had opened it: what we hold is a lock on nothing.
+        # The previous owner deleted the file between our open and our lock: lock the new file instead.
         os.close(descriptor)
 
 
 def _claim(path: Path, descriptor: int) -> str | None:
-    """Makes the lock ours, or refuses. The message tells of a process that left it behind."""
-    is_free = _flock(descriptor)
-    holder = _holder(descriptor)
+    """Locks the file and writes this process into it. Returns a message if the previous owner has ended."""
+    is_free, owner = _try_lock(descriptor), _read_owner(descriptor)
     if is_free is None:
-        is_free = holder is None or not _is_alive(holder["pid"])
-    if not is_free or (holder is not None and holder["host"] != platform.node()):
-        raise ValueError(_refusal(path, holder))
-    ours = {
-        "pid": os.getpid(),
-        "host": platform.node(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+        is_free = owner is None or not _is_alive(owner.pid)
+    # The owner may run on another host: its pid and, on some network file systems, its lock tell nothing.
+    if not is_free or (owner is not None and owner.host != platform.node()):
+        holder = f"pid {owner.pid} on host {owner.host} since {owner.started}" if owner else "another process"
+        raise ValueError(f"{path.parent} is locked by {holder}. If that process is gone, delete {path}.")
+    this_process = _Owner(os.getpid(), platform.node(), datetime.now(UTC).isoformat(timespec="seconds"))
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(ours).encode(), 0)
-    if holder is None:
+    os.pwrite(descriptor, json.dumps(this_process._asdict()).encode(), 0)
+    if owner is None:
         return None
-    return f"Took over {path}: pid {holder['pid']}, which had it since {holder['started']}, is gone."
+    return f"Took over {path}: its owner, pid {owner.pid} since {owner.started}, is gone."
 
 
-def _flock(descriptor: int) -> bool | None:
-    """Whether the system gives us the lock; None where the file system has none, as on some clusters."""
+def _try_lock(descriptor: int) -> bool | None:
+    """Returns whether the lock was free and is now ours, or None if the file system has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -69,25 +102,16 @@ def _flock(descriptor: int) -> bool | None:
     return True
 
 
-def _holder(descriptor: int) -> dict[str, Any] | None:
-    """Who the file says has the lock; None if it is new, or was cut short when the machine stopped."""
+def _read_owner(descriptor: int) -> _Owner | None:
+    """Returns the owner named in the file, or None if the file is new or damaged."""
     try:
-        holder = json.loads(os.pread(descriptor, 4096, 0))
-        return {"pid": int(holder["pid"]), "host": str(holder["host"]), "started": str(holder["started"])}
+        owner = json.loads(os.pread(descriptor, 4096, 0))
+        return _Owner(int(owner["pid"]), str(owner["host"]), str(owner["started"]))
     except (ValueError, TypeError, KeyError):
         return None
 
 
-def _refusal(path: Path, holder: dict[str, Any] | None) -> str:
-    if holder is None:
-        return f"{path.parent} is locked by another process."
-    return (
-        f"{path.parent} is locked by pid {holder['pid']} on host {holder['host']} since {holder['started']}. "
-        f"If that process is gone, delete {path}."
-    )
-
-
-def _is_still(path: Path, descriptor: int) -> bool:
+def _is_same_file(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:

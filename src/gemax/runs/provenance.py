@@ -1,4 +1,4 @@
-"""What made a result: versions, commit and machine."""
+"""Versions, commit and machine, stored with every result."""
 
 import importlib.metadata
 import os
@@ -11,7 +11,7 @@ from gemax.version import VERSION
 
 
 def provenance() -> dict[str, Any]:
-    """Facts that stand beside every result, so that it can be made again."""
+    """Returns what is needed to reproduce a result: versions, source commit, machine and number of cores."""
     return {
         "gemax": VERSION,
         "commit": _commit(),
@@ -23,13 +23,13 @@ def provenance() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree, with a mark if it was changed since; None for an installed package."""
+    """Returns the commit of the source tree, with `-dirty` if files changed; None for an installed package."""
     source = Path(__file__).resolve().parents[3]
     if not (source / ".git").exists():
         return None
+    command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12"]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return answer.stdout.strip() or None
+    return result.stdout.strip() or None

@@ -1,44 +1,44 @@
-"""A training run from its first byte to its last: train → metrics → checkpoints → summary and pictures."""
+"""A training run from start to end: train → metrics → checkpoints → summary and plots."""
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
 from gemax.core.ceiling import entropy_ceiling
-from gemax.environments.base import Environment
-from gemax.environments.faults import EnvironmentFault
-from gemax.runs.checkpoints import load_checkpoint
-from gemax.runs.directory import RunDirectory, check_space, create_run, read_metrics, resume_run
-from gemax.runs.journal import Journal
-from gemax.runs.pictures import draw_group_pictures, draw_pictures
-from gemax.runs.saving import not_bit_exact, save, save_or_tell, save_the_last, space_needed
-from gemax.runs.seeds import (
-    open_seeds,
-    refuse_seed_of_group,
-    refuse_taken,
-    shapes,
-    states_of_seeds,
-    train_seeds,
+from gemax.errors import EnvFault
+from gemax.runs.checkpoint_writer import (
+    bytes_needed,
+    rounding_warnings,
+    save,
+    save_last,
+    save_or_warn,
     update_reached,
 )
-from gemax.runs.signals import listening
-from gemax.runs.sinks import OpenSink, all_of, jsonl_sink
-from gemax.runs.starting import begin_run
+from gemax.runs.checkpoints import load_checkpoint
+from gemax.runs.metric_logger import MetricLogger
+from gemax.runs.metrics_file import read_metrics, rewind_metrics
+from gemax.runs.paths import check_space
+from gemax.runs.plots import write_group_plots, write_plots
+from gemax.runs.run_directory import RunDirectory, create_run, resume_run
+from gemax.runs.seed_directories import check_not_grouped, new_run_path, open_seed_directories
+from gemax.runs.signals import catch_stop_signals
+from gemax.runs.sinks import OpenSink, combine_sinks, jsonl_sink
 from gemax.runs.summary import summary_of_group, summary_of_seed
-from gemax.training.assemble import Own, assemble
-from gemax.training.config import config_from
+from gemax.runs.warm_start import first_state
+from gemax.training.assemble import CustomParts, assemble
+from gemax.training.config import Config, config_from_json
 from gemax.training.learn import Trainer
+from gemax.training.loop import state_shapes, states_by_seed, train
 from gemax.training.state import TrainState
 
-Watch = Callable[[dict[str, Any]], None]
-"""Is shown the metrics of every compiled call."""
-Tell = Callable[[str], None]
-"""Is told what a user should know."""
+Callback: TypeAlias = Callable[[dict[str, Any]], None]
+"""Called with the metrics of every compiled call."""
+Log: TypeAlias = Callable[[str], None]
+"""Called with messages for the user."""
 
 
 class Run(NamedTuple):
@@ -47,193 +47,180 @@ class Run(NamedTuple):
     path: Path
     summary: dict[str, Any]
     stopped_by: int | None
-    """The signal that stopped it before its end."""
+    """Number of the signal that stopped the run early, or None."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Session:
-    """What a run is driven with, from wherever it starts."""
+class Hooks(NamedTuple):
+    """Receivers of messages and metrics, and optional outputs of a run."""
+
+    log: Log = print
+    callback: Callback | None = None
+    sinks: Sequence[OpenSink] = ()
+    plots: bool = True
+    """Whether plots are written at the end."""
+
+
+class Session(NamedTuple):
+    """The open run that `_train` works on."""
 
     trainer: Trainer
     run: RunDirectory
     seeds: dict[int, RunDirectory]
-    """The directory of each seed; of a lone one, the run itself."""
+    """Directory of each seed. For a single seed it is the run directory."""
     ceiling: float | None
-    """The largest entropy of visits; None where there are no squares."""
-    pictures: bool
-    """Whether any are drawn in the end."""
-    tell: Tell
+    """Maximum visitation entropy, if it is known."""
+    hooks: Hooks
 
 
 def start_run(
-    trainer: Trainer,
-    path: Path,
-    *,
-    watch: Watch | None = None,
-    sinks: Sequence[OpenSink] = (),
-    pictures: bool = True,
-    tell: Tell = print,
+    config: Config, out: Path | None = None, custom: CustomParts | None = None, hooks: Hooks | None = None
 ) -> Run:
-    """Trains from the beginning, into a new run directory."""
-    config = trainer.config
-    if config.grouped:
-        raise ValueError("grouped is for gemax to set, on the seeds of a group. Set seeds to train several.")
-    if config.start_update:
-        raise ValueError(
-            "start_update is for gemax to set: a run starts with the newest checkpoint of start_from. "
-            "Leave it out."
-        )
-    refuse_taken(path, config)
-    check_space(path, space_needed(trainer))
-    trainer, state, messages = begin_run(trainer)
-    for message in messages:
-        tell(message)
+    """Trains a new run in a new run directory."""
+    hooks = hooks or Hooks()
+    for name in ("grouped", "start_update"):
+        if getattr(config.run, name):
+            raise ValueError(f"{name} is set by gemax itself. Leave it out.")
+    path = new_run_path(config, out)
+    trainer = assemble(config, custom)
+    check_space(path, bytes_needed(trainer))
+    hooks.log(f"Run directory: {path}")
+    trainer, state = first_state(trainer, hooks.log)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with create_run(path, dataclasses.asdict(trainer.config)) as run:
-        session = _session(trainer, run, tell, pictures)
-        # Saved at once, so that a run can be resumed whenever it is killed, and needs no other run to go on from.
+    with create_run(path, trainer.config.to_json()) as run:
+        session = _open_session(trainer, run, hooks)
+        # Saved at once: a run that is killed early can then be resumed without the run that it started from.
         save(run, config, state, seconds=0.0)
-        return _drive(session, state, 0.0, watch, sinks)
+        return _train(session, state, 0.0)
 
 
 def resume(
-    path: Path,
-    *,
-    updates: int | None = None,
-    own: Own | None = None,
-    watch: Watch | None = None,
-    sinks: Sequence[OpenSink] = (),
-    pictures: bool = True,
-    tell: Tell = print,
+    path: Path, updates: int | None = None, custom: CustomParts | None = None, hooks: Hooks | None = None
 ) -> Run:
-    """Goes on with a run from its newest good checkpoint, bit for bit; to another number of updates if one is given."""
-    refuse_seed_of_group(path)
+    """Resumes a run from its newest good checkpoint. `updates` changes the total number of updates."""
+    hooks = hooks or Hooks()
     with resume_run(path) as run:
-        for message in run.messages:
-            tell(message)
-        trainer = assemble(config_from(run.read_config()), own=own)
+        config = config_from_json(run.read_config())
+        check_not_grouped(path, config)
+        trainer = assemble(config, custom)
         if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
-            tell("Nothing was saved yet: this run starts from its beginning.")
-            trainer, state, messages = begin_run(trainer)
-            run.write_config(dataclasses.asdict(trainer.config))
-            for message in messages:
-                tell(message)
-            session = _session(_prolonged(trainer, run, 0, updates), run, tell, pictures)
-            return _drive(session, state, 0.0, watch, sinks)
-        loaded = load_checkpoint(run.checkpoints, shapes(trainer))
-        session = _session(_prolonged(trainer, run, loaded.update, updates), run, tell, pictures)
-        if loaded.update >= session.trainer.config.updates:
-            tell(f"Already at {loaded.update} of {session.trainer.config.updates} updates.")
-        for message in [*loaded.messages, *_rewound(session, loaded.update), *not_bit_exact(loaded.facts)]:
-            tell(message)
-        # The loop donates its state: numpy arrays become buffers of their own.
-        state = jax.tree.map(jax.numpy.array, loaded.tree)
-        return _drive(session, state, float(loaded.facts["seconds"]), watch, sinks)
+            hooks.log("Nothing was saved yet. The run starts from the beginning.")
+            trainer, state = first_state(trainer, hooks.log)
+            run.write_config(trainer.config.to_json())
+            reached, seconds, messages = 0, 0.0, []
+        else:
+            loaded = load_checkpoint(run.checkpoints, state_shapes(trainer))
+            reached, seconds = loaded.update, float(loaded.metadata["seconds"])
+            # The loop overwrites the memory of its state, so NumPy arrays are copied.
+            state = jax.tree.map(jax.numpy.array, loaded.tree)
+            messages = [*loaded.messages, *rounding_warnings(loaded.metadata)]
+        trainer = _with_updates(trainer, run, reached, updates)
+        session = _open_session(trainer, run, hooks)
+        if reached >= trainer.config.run.updates:
+            hooks.log(f"Already at {reached} of {trainer.config.run.updates} updates.")
+        for message in [*run.messages, *messages, *_rewind_metrics(session, reached)]:
+            hooks.log(message)
+        return _train(session, state, seconds)
 
 
-def _session(trainer: Trainer, run: RunDirectory, tell: Tell, pictures: bool) -> Session:
-    seeds = open_seeds(run, trainer.config)
-    if isinstance(trainer.world, Environment):
-        for note in trainer.world.notes:
-            tell(note)
-    finite = trainer.world.finite
-    ceiling = None if finite is None else entropy_ceiling(finite.reward_free_model).entropy
-    return Session(trainer, run, seeds, ceiling, pictures, tell)
+def _open_session(trainer: Trainer, run: RunDirectory, hooks: Hooks) -> Session:
+    for note in trainer.spec.notes:
+        hooks.log(note)
+    return Session(trainer, run, open_seed_directories(run, trainer.config), ceiling_of(trainer), hooks)
 
 
-def _prolonged(trainer: Trainer, run: RunDirectory, reached: int, updates: int | None) -> Trainer:
-    """The trainer with another number of updates, which is the run's from now on."""
-    if updates is None or updates == trainer.config.updates:
+def ceiling_of(trainer: Trainer) -> float | None:
+    """Returns the maximum visitation entropy of a finite environment, without its reward."""
+    return None if trainer.finite is None else entropy_ceiling(trainer.finite.reward_free_model).entropy
+
+
+def _with_updates(trainer: Trainer, run: RunDirectory, reached: int, updates: int | None) -> Trainer:
+    """Changes the number of updates of the trainer and in `config.json`."""
+    if updates is None or updates == trainer.config.run.updates:
         return trainer
     if updates <= reached:
         raise ValueError(
             f"updates must be more than the {reached} that {run.path} has reached; got {updates}."
         )
-    config = dataclasses.replace(trainer.config, updates=updates)
-    run.write_config(dataclasses.asdict(config))
+    config = trainer.config.replace(updates=updates)
+    run.write_config(config.to_json())
     return trainer._replace(config=config)
 
 
-def _rewound(session: Session, update: int) -> list[str]:
-    """Forgets what was logged after an update, in the run and in its seeds; gives the messages."""
-    messages = session.run.rewind_metrics(update)
-    if session.trainer.config.seeds > 1:
+def _rewind_metrics(session: Session, update: int) -> list[str]:
+    """Drops the metrics of the run and of its seeds after an update. Returns messages."""
+    messages = rewind_metrics(session.run.metrics, update)
+    if session.trainer.config.run.seeds > 1:
         for directory in session.seeds.values():
-            messages += [*directory.messages, *directory.rewind_metrics(update)]
+            messages += [*directory.messages, *rewind_metrics(directory.metrics, update)]
     return messages
 
 
-def _drive(
-    session: Session,
-    state: TrainState,
-    seconds_before: float,
-    watch: Watch | None,
-    sinks: Sequence[OpenSink],
-) -> Run:
-    trainer, run, tell = session.trainer, session.run, session.tell
+def _train(session: Session, state: TrainState, seconds_before: float) -> Run:
+    """Trains to the end or until a signal, and writes metrics, checkpoints, summary and plots."""
+    trainer, run, hooks, log = session.trainer, session.run, session.hooks, session.hooks.log
     config, started = trainer.config, time.monotonic()
     saved, seconds = update_reached(state), seconds_before
-    with contextlib.ExitStack() as at_the_end, listening() as stop:
-        others = [] if saved >= config.updates else [open_sink(run, saved + 1) for open_sink in sinks]
-        sink = all_of([jsonl_sink(run), *others])
-        at_the_end.callback(sink.close)
-        journal = Journal(trainer, session.seeds, sink, session.ceiling, tell)
+    with contextlib.ExitStack() as stack, catch_stop_signals() as stop:
+        is_done = saved >= config.run.updates
+        opened = [] if is_done else [open_sink(run, saved + 1) for open_sink in hooks.sinks]
+        sink = combine_sinks([jsonl_sink(run), *opened])
+        stack.callback(sink.close)
+        metric_logger = MetricLogger(trainer, session.seeds, sink, session.ceiling, log)
         try:
-            for state, numbers in train_seeds(trainer, state):  # noqa: B020 the state goes on
-                # Asked once: a signal that comes later in this round is for the next one, which saves again.
+            for state, metrics in train(trainer, state):  # noqa: B020 (continues from the argument)
+                # Read once: a signal that arrives later in this round is handled in the next one.
                 is_stopping = stop.signal is not None
                 update, seconds = update_reached(state), seconds_before + time.monotonic() - started
-                metrics = journal.write(state, seconds, numbers)
-                if is_stopping or update >= config.updates:
-                    save_the_last(run, config, state, seconds)
-                elif update // config.checkpoint_every > saved // config.checkpoint_every:
-                    save_or_tell(run, config, state, seconds, tell)
+                line = metric_logger.write(state, seconds, metrics)
+                if is_stopping or update >= config.run.updates:
+                    save_last(run, config, state, seconds)
+                elif update // config.run.checkpoint_every > saved // config.run.checkpoint_every:
+                    save_or_warn(run, config, state, seconds, log)
                     saved = update
-                if watch is not None:
-                    watch(metrics)
+                if hooks.callback is not None:
+                    hooks.callback(line)
                 if is_stopping:
                     break
-        except EnvironmentFault as fault:
+        except EnvFault as fault:
             if stop.signal is None:
-                raise _left_behind(session, state, seconds, fault) from fault
-            # Who stops a run may stop its environments too, which is then no fault of theirs.
-            tell(str(fault))
-            save_the_last(run, config, state, seconds)
-    summary = _conclude(session, state, seconds)
+                raise _save_fault(session, state, seconds, fault) from fault
+            # The signal may also have stopped the processes of the environments, which is not an error.
+            log(str(fault))
+            save_last(run, config, state, seconds)
+    summary = _write_results(session, state, seconds)
     return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
 
-def _left_behind(
-    session: Session, state: TrainState, seconds: float, fault: EnvironmentFault
-) -> EnvironmentFault:
-    """Saves what was learned before an environment failed, and says so."""
-    save_the_last(session.run, session.trainer.config, state, seconds)
-    _conclude(session, state, seconds)
-    return EnvironmentFault(
-        f"{fault} What was learned up to update {update_reached(state)} is saved: mend the environment, then "
+def _save_fault(session: Session, state: TrainState, seconds: float, fault: EnvFault) -> EnvFault:
+    """Saves the last state before an environment failed. Returns the error with instructions to resume."""
+    save_last(session.run, session.trainer.config, state, seconds)
+    _write_results(session, state, seconds)
+    return EnvFault(
+        f"{fault} The state of update {update_reached(state)} is saved: fix the environment, then "
         f"`gemax resume {session.run.path}`."
     )
 
 
-def _conclude(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:
-    """Leaves a summary and pictures, of every seed and of the run."""
+def _write_results(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:
+    """Writes the summary and plots of every seed and of the run. Returns the summary of the run."""
     trainer, run, ceiling = session.trainer, session.run, session.ceiling
     config, summaries, lines = trainer.config, {}, {}
-    states = states_of_seeds(config, state)
+    states = states_by_seed(trainer, state)
     for seed, directory in session.seeds.items():
+        # Read from the file, which also holds metrics from before the run was resumed.
         lines[seed] = read_metrics(directory.metrics)
         update = update_reached(states[seed])
-        if config.seeds > 1:
-            save_the_last(directory, config, states[seed], seconds)
+        if config.run.seeds > 1:
+            save_last(directory, config, states[seed], seconds)
         summaries[seed] = summary_of_seed(trainer, lines[seed], update, seconds, ceiling)
         directory.write_summary(summaries[seed])
-        if session.pictures:
-            draw_pictures(directory.path, trainer, states[seed], lines[seed], ceiling)
-    if config.seeds == 1:
-        return summaries[config.seed]
+        if session.hooks.plots:
+            write_plots(directory.path, trainer, states[seed], lines[seed], ceiling)
+    if config.run.seeds == 1:
+        return summaries[config.run.seed]
     means, update = read_metrics(run.metrics), update_reached(state)
     summary = summary_of_group(trainer, means, update, seconds, ceiling, summaries)
     run.write_summary(summary)
-    if session.pictures:
-        draw_group_pictures(run.path, trainer, list(states.values()), means, list(lines.values()), ceiling)
+    if session.hooks.plots:
+        write_group_plots(run.path, trainer, list(states.values()), means, list(lines.values()), ceiling)
     return summary

@@ -1,39 +1,41 @@
-"""Ctrl-C and SIGTERM: as a wish to end, heard between two compiled calls, or as an end that cleans up behind itself."""
+"""Handlers for Ctrl-C and SIGTERM: stop after the current compiled call, or interrupt with clean-up."""
 
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, where Ctrl-C would be a `KeyboardInterrupt`."""
+    """Raised on SIGTERM, as KeyboardInterrupt is on Ctrl-C."""
 
 
-class Stop:
-    """Whether a signal has asked the run to end."""
+@dataclass
+class StopRequest:
+    """Whether the user asked the program to stop."""
 
-    def __init__(self) -> None:
-        self.signal: int | None = None
+    signal: int | None = None
+    """The signal received, or None."""
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[Stop]:
-    """Turns the first Ctrl-C or SIGTERM into a wish; a second one stops at once."""
-    stop = Stop()
+def catch_stop_signals() -> Iterator[StopRequest]:
+    """Records the first Ctrl-C or SIGTERM in the yielded request. A second one interrupts at once."""
+    request = StopRequest()
 
-    def ask(number: int, frame: Any) -> None:
-        if stop.signal is not None:
+    def handle(number: int, frame: Any) -> None:
+        if request.signal is not None:
             _interrupt(number, frame)
-        stop.signal = number
+        request.signal = number
 
-    with _handling(ask, signal.SIGINT, signal.SIGTERM):
-        yield stop
+    with _handle_signals(handle, signal.SIGINT, signal.SIGTERM):
+        yield request
 
 
-def cleaning_up() -> contextlib.AbstractContextManager[None]:
-    """SIGTERM ends what is under way as Ctrl-C does: nothing half done is left behind."""
-    return _handling(_interrupt, signal.SIGTERM)
+def interrupt_on_sigterm() -> contextlib.AbstractContextManager[None]:
+    """Raises `Terminated` on SIGTERM, so that `finally` blocks and context managers clean up."""
+    return _handle_signals(_interrupt, signal.SIGTERM)
 
 
 def _interrupt(number: int, frame: Any) -> None:
@@ -41,15 +43,15 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 @contextlib.contextmanager
-def _handling(handler: Callable[[int, Any], None], *numbers: signal.Signals) -> Iterator[None]:
+def _handle_signals(handler: Callable[[int, Any], None], *numbers: signal.Signals) -> Iterator[None]:
     try:
-        before = {number: signal.signal(number, handler) for number in numbers}
+        previous = {number: signal.signal(number, handler) for number in numbers}
     except ValueError:
-        # Signals can be caught in the main thread only; elsewhere they are somebody else's.
+        # Python allows signal handlers in the main thread only. Other threads go without.
         yield
         return
     try:
         yield
     finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
+        for number, handler_before in previous.items():
+            signal.signal(number, handler_before)

@@ -1,42 +1,38 @@
-"""How a run ended, in one object: `summary.json`."""
+"""The summary of a run: `summary.json`."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
-from gemax.environments.base import Environment
 from gemax.runs.provenance import provenance
 from gemax.training.learn import Trainer
-from gemax.training.loop import has_failed, not_finite
-from gemax.training.state import RETURNS_KEPT
-from gemax.worlds.base import World
+from gemax.training.nonfinite import is_frozen, nonfinite_names
+from gemax.training.state import NUM_RETURNS
+from gemax.types import EnvSpec
 
-Line = dict[str, Any]
-"""One object of `metrics.jsonl`."""
+Line: TypeAlias = dict[str, Any]
+"""One line of `metrics.jsonl`."""
 
 
-def is_solved(world: World | Environment, line: Line) -> bool:
-    """Whether the last thousand episodes, and no fewer, earned what solves the world."""
+def is_solved(spec: EnvSpec, line: Line) -> bool:
+    """Returns whether the mean return of the last 1,000 episodes solves the environment. False after fewer episodes."""
     return (
-        line["episodes"] >= RETURNS_KEPT
+        line["episodes"] >= NUM_RETURNS
         and line["return"] is not None
-        and line["return"] >= world.solved_return
+        and line["return"] >= spec.solved_return
     )
 
 
 def summary_of_seed(
     trainer: Trainer, lines: list[Line], update: int, seconds: float, ceiling: float | None
 ) -> dict[str, Any]:
-    """Of one seed, from what it has logged."""
-    solved = next((line for line in lines if is_solved(trainer.world, line)), {})
-    summary = {
-        "status": _status(trainer, update),
-        **_numbers(trainer, lines, update, seconds),
+    """Returns the summary of one seed."""
+    solved = next((line for line in lines if is_solved(trainer.spec, line)), {})
+    summary = _common(trainer, lines, update, seconds, ceiling) | {
         "solved_at_update": solved.get("update"),
         "solved_at_seconds": solved.get("seconds"),
-        **_entropy(lines, ceiling),
         **provenance(),
     }
-    if lines and has_failed(lines[-1]):
-        summary |= {"status": "frozen", "not_finite": not_finite(lines[-1])}
+    if lines and is_frozen(lines[-1]):
+        summary |= {"status": "frozen", "not_finite": nonfinite_names(lines[-1])}
     return summary
 
 
@@ -48,16 +44,13 @@ def summary_of_group(
     ceiling: float | None,
     seeds: dict[int, dict[str, Any]],
 ) -> dict[str, Any]:
-    """Of several seeds, from the means that the group has logged and from the summary of every seed."""
+    """Returns the summary of several seeds, given the lines of mean metrics and the summary of every seed."""
     facts = provenance()
-    return {
-        "status": _status(trainer, update),
-        **_numbers(trainer, lines, update, seconds),
+    return _common(trainer, lines, update, seconds, ceiling) | {
         "solved": {
             "seeds": sum(summary["solved_at_update"] is not None for summary in seeds.values()),
             "of": len(seeds),
         },
-        **_entropy(lines, ceiling),
         "frozen": [
             {"seed": seed, "update": summary["updates"], "not_finite": summary["not_finite"]}
             for seed, summary in seeds.items()
@@ -71,21 +64,16 @@ def summary_of_group(
     }
 
 
-def _status(trainer: Trainer, update: int) -> str:
-    return "finished" if update >= trainer.config.updates else "stopped"
-
-
-def _numbers(trainer: Trainer, lines: list[Line], update: int, seconds: float) -> dict[str, Any]:
+def _common(
+    trainer: Trainer, lines: list[Line], update: int, seconds: float, ceiling: float | None
+) -> dict[str, Any]:
+    last = lines[-1] if lines else {}
     return {
+        "status": "finished" if update >= trainer.config.run.updates else "stopped",
         "updates": update,
         "frames": update * trainer.config.frames_per_update,
         "seconds": round(seconds, 1),
-        "return": lines[-1]["return"] if lines else None,
-    }
-
-
-def _entropy(lines: list[Line], ceiling: float | None) -> dict[str, float | None]:
-    return {
-        "visitation_entropy": lines[-1].get("visitation_entropy") if lines else None,
+        "return": last.get("return"),
+        "visitation_entropy": last.get("visitation_entropy"),
         "entropy_ceiling": ceiling,
     }

@@ -1,1 +1,1 @@
-"""Training: from a configuration to a generator of states and metrics. No files, no terminal."""
+"""The training loop and the parts it needs. Nothing in this package writes files or prints."""

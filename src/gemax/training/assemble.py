@@ -1,200 +1,181 @@
-"""From a configuration to the functions of a run."""
+"""Builds the parts of a training run from its configuration. The only place that tells kinds of environments apart."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 from gemax.agent.distributions import distribution_of
-from gemax.agent.losses import LossSettings
-from gemax.environments.base import Environment
+from gemax.agent.optimiser import make_optimiser
+from gemax.core.moments import Moments, init_moments, standardise, table_moments
+from gemax.envs.base import FiniteEnv, JaxEnv
+from gemax.envs.gridworld import gridworld
+from gemax.envs.maps import parse_map
+from gemax.envs.registry import find_env, make_env
 from gemax.networks import agent_network
 from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.build import RewardInputs
 from gemax.rewards.centred import centred
-from gemax.rewards.gem import OwnSimilarity
-from gemax.training.centring import Centring, centre, centring_of_table, empty_centring
-from gemax.training.collect import Eyes
-from gemax.training.config import Config, is_environment
+from gemax.rewards.registry import build_reward
+from gemax.rewards.similarity import PairSimilarity
+from gemax.training.collector import Collector
+from gemax.training.compiled import CompiledCollector
+from gemax.training.config import Config
 from gemax.training.learn import Trainer
-from gemax.training.methods import Surroundings, optimiser_of, pixels_of_image, reward_of_method
-from gemax.types import FiniteActions
-from gemax.worlds.base import World
-from gemax.worlds.gridworld import gridworld
-from gemax.worlds.maps import parse_map
-from gemax.worlds.registry import make_world
+from gemax.training.observations import ObservationTable
+from gemax.types import EnvSpec, FiniteActions
 
-SMALLEST_FOR_CONVOLUTIONS = 5
-"""Squares each way of the smallest image that the three convolutions leave anything of."""
-OWN_ENVIRONMENT = "gym:own"
-"""What an environment is called that a user brings along from Python."""
+CUSTOM_ENV = "gym:custom"
+"""The `env_id` of an environment that a user passes from Python."""
+MIN_CELLS_FOR_CONVOLUTIONS = 5
+"""Cells per side of the smallest map that the three convolutions can process."""
 
-
-OwnReward: TypeAlias = IntrinsicReward | Callable[[Any, Config], IntrinsicReward]
-"""An intrinsic reward, or a function that makes one for a world, where it depends on that."""
+CustomReward: TypeAlias = IntrinsicReward | Callable[[EnvSpec, Config], IntrinsicReward]
+"""An intrinsic reward, or a function that makes one for an environment."""
+MakeEnv: TypeAlias = Callable[[], Any]
+"""Makes a new Gymnasium environment, or a vector environment of `num_envs` of them."""
 
 
-MakeEnvironment: TypeAlias = Callable[[], Any]
-"""Makes a new Gymnasium environment, or a vector environment of `num_worlds` of them."""
+class CustomParts(NamedTuple):
+    """Python objects that a user passes to a run. No file stores them, so resuming needs them again."""
+
+    similarity: PairSimilarity | None = None
+    """k(x, x') of centred, flattened observations: [N, D] and [M, D] give [N, M], with values in [0, 1]."""
+    reward: CustomReward | None = None
+    """The intrinsic reward."""
+    make_env: MakeEnv | None = None
+    """Makes the environment."""
 
 
-class Own(NamedTuple):
-    """What a user brings along from Python, and no file can hold."""
+def assemble(config: Config, custom: CustomParts | None = None) -> Trainer:
+    """Builds the trainer of a configuration.
 
-    similarity: OwnSimilarity | None = None
-    """k(x, x') between centred observations, flattened: [N, D] and [M, D] give [N, M], from 0 to 1."""
-    reward: OwnReward | None = None
-    """Where the intrinsic reward comes from."""
-    environment: MakeEnvironment | None = None
-    """What to explore instead of a world."""
-
-
-def assemble(config: Config, world: World | Environment | None = None, own: Own | None = None) -> Trainer:
-    """The trainer of a configuration; its world, if there is one already, need not be built again."""
-    own = own or Own()
-    world = _place_of(config, own) if world is None else world
-    centring, eyes = _eyes(world)
-    actions = FiniteActions((world.num_actions,)) if isinstance(world, World) else world.actions
+    Raises:
+        ValueError: The environment, the method and the custom parts do not fit together.
+    """
+    custom = custom or CustomParts()
+    _check_custom_parts(config, custom)
+    collector, spec, finite = _environment(config, custom)
+    _check_image_size(spec)
+    centring, table = _observations(spec, finite)
+    agent = config.agent
     network = agent_network(
-        actions.num_inputs,
-        world.horizon,
-        torso_size=config.torso_size,
-        lstm_size=config.lstm_size,
-        head_size=config.head_size,
-        time_buckets=config.time_buckets,
-        pixels_per_square=_pixels_per_square(world),
-        num_outputs=actions.num_outputs,
+        spec.actions.num_inputs,
+        spec.horizon,
+        torso_size=agent.torso_size,
+        lstm_size=agent.lstm_size,
+        head_size=agent.head_size,
+        time_buckets=agent.time_buckets,
+        pixels_per_cell=spec.pixels_per_cell,
+        num_outputs=spec.actions.num_outputs,
     )
     return Trainer(
         config=config,
-        world=world,
-        eyes=eyes,
-        spec=actions,
-        actions=distribution_of(actions),
+        spec=spec,
+        finite=finite,
+        collector=collector,
+        table=table,
+        distribution=distribution_of(spec.actions),
         network=network,
-        optimiser=optimiser_of(config, config.learning_rate),
-        reward=_reward(config, world, own),
-        loss=LossSettings(
-            returns=config.returns,
-            advantage=config.advantage,
-            trace_decay=config.trace_decay,
-            discount=config.discount,
-            entropy_cost=config.entropy_cost,
-        ),
+        optimiser=make_optimiser(agent, agent.learning_rate),
+        reward=_reward(config, spec, finite, custom),
         centring=centring,
     )
 
 
-def _place_of(config: Config, own: Own) -> World | Environment:
-    """The world or the environment that a configuration names."""
-    if (config.world == OWN_ENVIRONMENT) != (own.environment is not None):
-        raise ValueError(
-            f"an environment of your own goes with {OWN_ENVIRONMENT} and has to be given, which only Python can: "
-            f"gemax.train(make), and again to gemax.resume, evaluate, load and collect; got {config.world!r} and "
-            f"{own.environment}."
-        )
-    if not is_environment(config.world):
-        return world_of(config)
+def _environment(config: Config, custom: CustomParts) -> tuple[Collector, EnvSpec, FiniteEnv | None]:
+    """Returns the collector and the specification of the environment, and its `FiniteEnv` if it is finite."""
+    if find_env(config.env.env_id).is_compiled:
+        env = make_jax_env(config)
+        return CompiledCollector(env), env.spec, env.finite
     if find_spec("gymnasium") is None:
-        raise ValueError(f"{config.world} needs Gymnasium: pip install 'gemax[gymnasium]'")
+        raise ValueError(f"{config.env.env_id} needs Gymnasium: pip install 'gemax[gymnasium]'")
     # Gymnasium is optional.
-    from gemax.environments.finding import maker_of
-    from gemax.environments.opening import environment_of
+    from gemax.envs.host.host_env import make_host_env
+    from gemax.envs.host.make import gym_maker
+    from gemax.training.host_rollout import HostCollector
 
-    return environment_of(
-        config.world,
-        own.environment or maker_of(config.world),
-        horizon=config.horizon,
-        workers=config.env_workers,
-        num_processes=config.env_processes,
-        timeout_seconds=config.env_timeout,
-    )
+    host_env = make_host_env(config.env, custom.make_env or gym_maker(config.env.env_id))
+    return HostCollector(host_env), host_env.spec, None
 
 
-def world_of(config: Config) -> World:
-    """The world that a configuration names, or the one of its map."""
-    if not config.map_text:
-        return make_world(config.world, observation=config.observation, reward_free=config.reward_free)
+def make_jax_env(config: Config) -> JaxEnv:
+    """Makes the JAX environment of a configuration: a registered one, or a gridworld from `map_text`."""
+    env = config.env
+    if not env.map_text:
+        return make_env(env.env_id, observation=env.observation, reward_free=env.reward_free)
+    layout = parse_map(env.map_text)
     return gridworld(
-        config.world,
-        parse_map(config.map_text),
-        config.horizon,
-        observation=config.observation,
-        reward_free=config.reward_free,
+        env.env_id, layout, env.horizon, observation=env.observation, reward_free=env.reward_free
     )
 
 
-def _eyes(world: World | Environment) -> tuple[Centring, Eyes]:
-    if world.finite is None:
-        return empty_centring(world.observation.shape), Eyes(None)
-    table = world.finite.observation_table
-    centring = centring_of_table(table)
-    if world.finite.has_noise:
-        return centring, Eyes(None)
-    return centring, Eyes(centre(centring, table))
+def _observations(spec: EnvSpec, finite: FiniteEnv | None) -> tuple[Moments, ObservationTable]:
+    """Returns the initial centring and the table of all observations, which is empty if they are not known."""
+    if finite is None:
+        return init_moments(spec.observation.shape), ObservationTable(None)
+    centring = table_moments(finite.observation_table)
+    rows = None if finite.has_noise else standardise(centring, finite.observation_table)
+    return centring, ObservationTable(rows)
 
 
-def _pixels_per_square(world: World | Environment) -> int | None:
-    """For the convolutions of what is seen by pixels; None where there are none."""
-    if isinstance(world, Environment):
-        return pixels_of_image(world.observation.shape)
-    if world.finite is None or world.finite.pixels_per_square == 1:
-        return None
-    height, width = world.finite.observation_table.shape[1:3]
-    if min(height, width) < SMALLEST_FOR_CONVOLUTIONS:
+def _check_image_size(spec: EnvSpec) -> None:
+    """Refuses maps that are too small for convolutions."""
+    if spec.pixels_per_cell is None:
+        return
+    height, width = (side // spec.pixels_per_cell for side in spec.observation.shape[:2])
+    if min(height, width) < MIN_CELLS_FOR_CONVOLUTIONS:
         raise ValueError(
-            f"observation must be squares for so small a map: its image has {height} x {width} squares, and the "
-            f"convolutions of pixels need {SMALLEST_FOR_CONVOLUTIONS} each way."
+            f"observation must be cells for a map of {height} x {width} cells: the convolutions need at least "
+            f"{MIN_CELLS_FOR_CONVOLUTIONS} x {MIN_CELLS_FOR_CONVOLUTIONS}."
         )
-    return world.finite.pixels_per_square
 
 
-def _reward(config: Config, world: World | Environment, own: Own) -> IntrinsicReward:
-    _check_own(config, own)
-    if own.reward is not None:
-        return own.reward if isinstance(own.reward, IntrinsicReward) else own.reward(world, config)
-    if config.per_episode and config.similarity == "indicator" and world.finite is None:
+def _reward(config: Config, spec: EnvSpec, finite: FiniteEnv | None, custom: CustomParts) -> IntrinsicReward:
+    """Builds the intrinsic reward."""
+    if custom.reward is not None:
+        return custom.reward if isinstance(custom.reward, IntrinsicReward) else custom.reward(spec, config)
+    intrinsic, agent = config.intrinsic, config.agent
+    if intrinsic.per_episode and intrinsic.similarity == "indicator" and finite is None:
         raise ValueError(
-            f"similarity indicator finds no visit again in {world.name} with per_episode: what was remembered is "
-            "centred as it was. Choose learned or exponential."
+            f"similarity indicator never finds equal observations in {spec.name} with per_episode, because stored "
+            "observations were centred differently. Choose learned or exponential."
         )
-    if config.method == "oracle" and world.places is None:
-        raise ValueError(f"method oracle counts places, and {world.name} has none. Choose gem or rnd.")
-    surroundings = Surroundings(
-        num_actions=_num_actions(config, world),
-        horizon=world.horizon,
-        num_squares=1 if world.places is None else world.places.number,
-        pixels_per_square=_pixels_per_square(world),
-        time_feature=world.time_feature,
-        shortest_episode=world.shortest_episode,
+    is_discrete = isinstance(spec.actions, FiniteActions) and spec.actions.is_single
+    inputs = RewardInputs(
+        optimiser=make_optimiser(agent, intrinsic.reward_learning_rate),
+        torso_size=agent.torso_size,
+        head_size=agent.head_size,
+        horizon=spec.horizon,
+        num_actions=spec.num_actions if is_discrete else None,
+        num_cells=spec.num_cells,
+        pixels_per_cell=spec.pixels_per_cell,
+        time_feature=spec.time_feature,
+        shortest_episode=spec.shortest_episode,
+        similarity=custom.similarity,
     )
-    reward = reward_of_method(config, surroundings, own.similarity)
-    if isinstance(world, World) or config.method == "none":
+    reward = build_reward(intrinsic, inputs)
+    if not spec.truncation_bootstraps or intrinsic.method == "none":
         return reward
-    # Time limits are interruptions there, goals end episodes, and nothing may be earned by not reaching them.
-    return centred(reward, config.intrinsic_shift)
+    # A positive mean reward would be an incentive never to reach a goal that ends the episode.
+    return centred(reward, intrinsic.intrinsic_shift)
 
 
-def _num_actions(config: Config, world: World | Environment) -> int:
-    """For NGU, which predicts actions; the others do not ask."""
-    if isinstance(world, World):
-        return world.num_actions
-    if config.method not in ("ngu", "ngu-rnd") or (
-        isinstance(world.actions, FiniteActions) and world.actions.is_single
+def _check_custom_parts(config: Config, custom: CustomParts) -> None:
+    """Checks that custom parts are given exactly where the configuration names them."""
+    intrinsic = config.intrinsic
+    for is_named, part, name, arguments in (
+        (config.env.env_id == CUSTOM_ENV, custom.make_env, f"environment {CUSTOM_ENV}", "make_env"),
+        (intrinsic.method == "custom", custom.reward, "method custom", "..., reward=reward"),
+        (
+            intrinsic.similarity == "custom",
+            custom.similarity,
+            "similarity custom",
+            "..., similarity=function",
+        ),
     ):
-        return world.actions.num_outputs
-    raise ValueError(
-        f"method {config.method} predicts one of finitely many actions, and {world.name} has others. Choose gem or rnd."
-    )
-
-
-def _check_own(config: Config, own: Own) -> None:
-    """What is called own has to be given, and nothing else may be."""
-    if (config.method == "own") != (own.reward is not None):
-        raise ValueError(
-            "method own goes with an intrinsic reward, which only Python can pass: gemax.train(..., reward=module), "
-            f"and again to gemax.resume, evaluate, load and collect; got {config.method!r} and {own.reward}."
-        )
-    if (config.similarity == "own") != (own.similarity is not None):
-        raise ValueError(
-            "similarity own goes with a function, which only Python can pass: gemax.train(..., similarity=function), "
-            f"and again to gemax.resume, evaluate, load and collect; got {config.similarity!r} and {own.similarity}."
-        )
+        if is_named != (part is not None):
+            problem = "is missing" if part is None else f"was given for a run with another one: {part}"
+            raise ValueError(
+                f"{name} needs a Python object, which {problem}. Pass it from Python, gemax.train({arguments}), and "
+                "again to gemax.resume, evaluate, load and collect."
+            )

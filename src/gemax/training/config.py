@@ -1,211 +1,137 @@
-"""The configuration of a run, field by field. `presets` has the values that go together."""
+"""The configuration of a run: four sections, each documented field by field. `configure` applies a preset."""
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-from gemax.core.checks import check_alpha, check_fraction, check_not_negative, check_positive
+from gemax.agent.config import AgentConfig
+from gemax.envs.config import EnvConfig
+from gemax.envs.registry import find_env
+from gemax.rewards.config import IntrinsicConfig
+from gemax.settings import Count, Fraction, NonNegativeInt, check_fields, field_names
 
-Method = Literal["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none", "own"]
-Preset = Literal["laptop", "paper"]
+Preset: TypeAlias = Literal["laptop", "paper"]
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Length, seeds, checkpoints and bookkeeping of a run."""
+
+    preset: Preset = "laptop"
+    """Defaults of all other fields: `laptop` learns in minutes on two cores, `paper` has the paper's settings."""
+    seed: NonNegativeInt = 0
+    """Random seed, or the first one of several."""
+    seeds: Count = 1
+    """Number of seeds trained together, starting from `seed`."""
+    updates: Count = 500
+    """Number of updates."""
+    updates_per_call: Count = 10
+    """Updates per compiled call. Metrics, checkpoints and signals are handled between calls."""
+    checkpoint_every: Count = 100
+    """Updates between checkpoints."""
+    keep_checkpoints: Count = 3
+    """Number of newest checkpoints to keep."""
+    visitation_decay: Fraction = 0.99
+    """Decay per update of the moving average of cell visits."""
+    start_from: str = ""
+    """Run directory to copy the networks from, and the intrinsic reward if the method is the same."""
+    start_update: NonNegativeInt = 0
+    """Update of the checkpoint that `start_from` was read from."""
+    grouped: bool = False
+    """Whether this run is one seed of several that were trained together."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that a run depends on: it alone repeats the run."""
+    """All settings of a run. Repeating a run needs nothing else, except custom parts.
 
-    world: str = "two-rooms"
-    """What to explore."""
-    method: Method = "gem"
-    """Where the intrinsic reward comes from; own is a module from Python."""
-    preset: Preset = "laptop"
-    """Where the other values come from: `laptop` learns in a minute on two cores, `paper` has the paper's tables."""
-    seed: int = 0
-    seeds: int = 1
-    """How many seeds are trained together: `seed` and those after it."""
-    grouped: bool = False
-    """Whether this run is one seed of a group: rounding may then differ from that of a lone one."""
-    observation: Literal["squares", "pixels"] = "squares"
-    """What gridworlds show: a pixel a square, or the paper's 8 x 8 pixels a square, which go through convolutions."""
-    reward_free: bool = False
-    """Explore with no extrinsic reward at all; gridworlds then have plain floor where it lay."""
-    start_from: str = ""
-    """A run whose networks this one starts with; where the method stays, with what its reward has learned too."""
-    start_update: int = 0
-    """The update that run had reached, from its newest good checkpoint."""
-    map_text: str = ""
-    """The map of a world of one's own, as ASCII art; `world` is then its name."""
-    horizon: int = 40
-    """The length of an episode on a map of one's own."""
+    Field names are unique over all sections, so that flags and keyword arguments need no section.
+    """
 
-    updates: int = 500
-    """How many updates a run has."""
-    num_worlds: int = 64
-    """How many worlds run side by side; one half is contrasted with the other."""
-    trace_length: int = 30
-    """How many steps of each world the actor-critic learns from in an update."""
-    trace_period: int = 30
-    """How many of them are new; fewer than the length makes older ones off-policy."""
-    policy_every: int = 1
-    """n of `sec:sweep2timescale`: policy and value learn in every n-th update only, the intrinsic reward in all."""
-    updates_per_call: int = 10
-    """How many updates are compiled into one call: between calls a run can be stopped, saved and watched."""
-
-    torso_size: int = 256
-    lstm_size: int = 64
-    head_size: int = 64
-    embedding_size: int = 32
-    """The size of f(x)."""
-    time_buckets: int = 16
-    """Into how many soft buckets the time is cut for the policy."""
-
-    learning_rate: float = 1e-3
-    """Of policy and value."""
-    reward_learning_rate: float = 1e-3
-    """Of f and g: no smaller than the policy's, which chases what g has not yet learned to discount."""
-    adam_beta1: float = 0.0
-    adam_beta2: float = 0.95
-    largest_gradient: float = 0.0
-    """Gradients are cut to this norm; 0 leaves them as they are."""
-
-    discount: float = 1.0
-    """γ."""
-    returns: Literal["averaged", "vtrace"] = "vtrace"
-    advantage: Literal["td", "return"] = "return"
-    trace_decay: float = 0.95
-    """λ of V-trace."""
-    entropy_cost: float = 1e-3
-    """w_ent: what an even choice of actions is worth."""
-
-    similarity: Literal["learned", "exponential", "indicator", "own"] = "learned"
-    """Learned by f; or given: of observations by their distance, by being the same, or by a function from Python."""
-    similarity_scale: float = 1.0
-    """c."""
-    alpha: float = 1.0
-    """Tsallis index; 1 is Shannon."""
-    num_negatives: int = 0
-    """n_neg; 0 takes all of the other half."""
-    per_episode: bool = False
-    """Whether GEM evens out the visits of each episode, not of all together: for worlds that are new every time."""
-    episode_memory: int = 128
-    """How many visits of an episode `per_episode` looks back to."""
-    huber_offset: float = 1.0
-    """δ of the adjacency regulariser."""
-    huber_exponent: float = 4.0
-    """q of the adjacency regulariser."""
-    adjacency_scale: float = 1.0
-    """C of the adjacency regulariser; 0 switches it off."""
-    regularisation: float = 1e-4
-    """w_reg."""
-    intrinsic_scale: float = 0.005
-    """s: the standard deviation of the intrinsic reward; RND's and NGU's are multiplied with it."""
-    intrinsic_shift: float = 0.005
-    """m: the mean of the intrinsic reward. In our own worlds RND and NGU have none."""
-    normalise: bool = True
-    """Whether GEM's reward is standardised before it is scaled and shifted."""
-    scale_rewards: bool = True
-    """Whether rewards of `gym:` environments are scaled so that no recent episode has earned or lost more than one."""
-    anneal_updates: int = 0
-    """Over how many updates the intrinsic reward goes down to zero; 0 keeps it."""
-    hide_time: bool = True
-    """Whether time in an observation vector is kept from f and g, where it is free entropy."""
-
-    visit_decay: float = 0.99
-    """Of the moving average of visits."""
-    checkpoint_every: int = 100
-    """Updates between checkpoints."""
-    keep_checkpoints: int = 3
-
-    env_workers: Literal["sync", "async"] = "sync"
-    """How `gym:` environments are stepped: one after the other, or by several processes, which pays for slow ones."""
-    env_processes: int = 0
-    """By how many processes; 0 is four a core, which suits environments that compute as well as those that wait."""
-    env_timeout: float = 60.0
-    """Seconds that a step of all `gym:` environments may take before the run is stopped; 0 waits for ever."""
+    env: EnvConfig = field(default_factory=EnvConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    intrinsic: IntrinsicConfig = field(default_factory=IntrinsicConfig)
+    run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be, by name."""
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
-        for name in COUNTS:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
-        for name in POSITIVE:
-            check_positive(name, getattr(self, name))
-        for name in NOT_NEGATIVE:
-            check_not_negative(name, getattr(self, name))
-        for name in FRACTIONS:
-            check_fraction(name, getattr(self, name))
-        check_alpha(self.alpha)
-        if self.grouped and self.seeds > 1:
-            raise ValueError(f"seeds must be 1 for one seed of a group; got {self.seeds}.")
-        if self.per_episode and self.method != "gem":
-            raise ValueError(f"per_episode is for method gem; got {self.method}.")
-        if self.method == "gem" and not self.per_episode and self.num_worlds < 8:
+        """Checks every field, then the fields that depend on each other."""
+        env, agent, intrinsic, run = self.env, self.agent, self.intrinsic, self.run
+        for section in (env, agent, intrinsic, run):
+            check_fields(section)
+        if run.grouped and run.seeds > 1:
+            raise ValueError(f"seeds must be 1 for one seed of a group; got {run.seeds}.")
+        if run.seeds > 1 and not find_env(env.env_id).is_compiled:
             raise ValueError(
-                f"num_worlds must be at least 8 for gem, half of them for negatives; got {self.num_worlds}."
+                f"seeds must be 1 for {env.env_id}: only gemax environments are trained together."
             )
-        if self.seeds > 1 and is_environment(self.world):
-            raise ValueError(f"seeds must be 1 for {self.world}: only worlds of gemax are trained together.")
-        if self.trace_period > self.trace_length:
+        if intrinsic.per_episode and intrinsic.method != "gem":
+            raise ValueError(f"per_episode is for method gem; got {intrinsic.method}.")
+        if intrinsic.method == "gem" and not intrinsic.per_episode and env.num_envs < 8:
             raise ValueError(
-                f"trace_period must be at most trace_length ({self.trace_length}); got {self.trace_period}."
+                f"num_envs must be at least 8 for gem, half of them for negatives; got {env.num_envs}."
             )
-        if self.trace_period < self.trace_length and self.returns != "vtrace":
+        if agent.unroll_period > agent.unroll_length:
             raise ValueError(
-                f"returns must be vtrace where trace_period ({self.trace_period}) is shorter than trace_length "
-                f"({self.trace_length}): steps are used again under a newer policy; got {self.returns}."
+                f"unroll_period must be at most unroll_length ({agent.unroll_length}); got {agent.unroll_period}."
+            )
+        if agent.unroll_period < agent.unroll_length and agent.returns != "vtrace":
+            raise ValueError(
+                f"returns must be vtrace where unroll_period ({agent.unroll_period}) is shorter than unroll_length "
+                f"({agent.unroll_length}), since reused steps are off-policy; got {agent.returns}."
             )
 
     @property
     def frames_per_update(self) -> int:
-        """New steps in an update, over all worlds."""
-        return self.num_worlds * self.trace_period
+        """New steps per update, over all environments."""
+        return self.env.num_envs * self.agent.unroll_period
+
+    @property
+    def all_seeds(self) -> range:
+        """The random seeds of the run."""
+        return range(self.run.seed, self.run.seed + self.run.seeds)
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """All fields by name, without their sections."""
+        return {name: value for section in SECTIONS for name, value in vars(getattr(self, section)).items()}
+
+    def replace(self, **settings: Any) -> "Config":
+        """Returns a configuration with some fields changed. Fields are named without their section."""
+        changes: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+        for name, value in settings.items():
+            changes[SECTION_OF[name]][name] = value
+        return Config(
+            **{name: dataclasses.replace(getattr(self, name), **new) for name, new in changes.items()}
+        )
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Returns the content of `config.json`."""
+        return dataclasses.asdict(self)
 
 
-COUNTS = (
-    "seeds", "updates", "num_worlds", "trace_length", "trace_period", "policy_every", "updates_per_call",
-    "checkpoint_every", "keep_checkpoints", "horizon", "episode_memory", "torso_size", "lstm_size", "head_size",
-    "embedding_size", "time_buckets",
-)  # fmt: skip
-POSITIVE = ("learning_rate", "reward_learning_rate", "similarity_scale", "huber_exponent")
-NOT_NEGATIVE = (
-    "seed", "start_update", "largest_gradient", "entropy_cost", "num_negatives", "huber_offset", "adjacency_scale",
-    "regularisation", "intrinsic_scale", "intrinsic_shift", "anneal_updates", "env_timeout", "env_processes",
-)  # fmt: skip
-FRACTIONS = ("discount", "trace_decay", "adam_beta1", "adam_beta2", "visit_decay")
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "method": ("gem", "rnd", "ngu", "ngu-rnd", "oracle", "none", "own"),
-    "preset": ("laptop", "paper"),
-    "observation": ("squares", "pixels"),
-    "returns": ("averaged", "vtrace"),
-    "advantage": ("td", "return"),
-    "similarity": ("learned", "exponential", "indicator", "own"),
-    "env_workers": ("sync", "async"),
-}
-
-ADDED: dict[str, Any] = {
-    "env_workers": "sync", "env_processes": 0, "env_timeout": 60.0, "start_from": "", "start_update": 0,
-    "per_episode": False, "episode_memory": 128, "scale_rewards": False,
-}  # fmt: skip
-"""Fields that older runs do not have, and what was done before there were any."""
+SECTIONS = {"env": EnvConfig, "agent": AgentConfig, "intrinsic": IntrinsicConfig, "run": RunConfig}
+SECTION_OF = {name: section for section, fields in SECTIONS.items() for name in field_names(fields)}
+"""The section of every field."""
 
 
-def is_environment(world: str) -> bool:
-    """Whether a name stands for a Gymnasium environment, stepped on the host."""
-    return world.startswith("gym:")
+def config_from_json(content: dict[str, Any]) -> Config:
+    """Reads the content of `config.json`.
 
-
-def config_from(fields: dict[str, Any]) -> Config:
-    """A configuration from what `config.json` holds; unknown and missing fields are refused by name."""
-    fields = ADDED | fields
-    known = {field.name for field in dataclasses.fields(Config)}
-    unknown, missing = sorted(set(fields) - known), sorted(known - set(fields))
-    if unknown or missing:
+    Raises:
+        ValueError: Fields are unknown or missing, or a value is not allowed.
+    """
+    found = {
+        (section, name)
+        for section, fields in content.items()
+        for name in (fields if isinstance(fields, dict) else [])
+    }
+    known = {(section, name) for name, section in SECTION_OF.items()}
+    unknown, missing = (
+        sorted(".".join(field) for field in names) for names in (found - known, known - found)
+    )
+    if unknown or missing or content.keys() != SECTIONS.keys():
         raise ValueError(
             f"the configuration has unknown fields ({', '.join(unknown) or 'none'}) or lacks some "
-            f"({', '.join(missing) or 'none'}): was it written by another version?"
+            f"({', '.join(missing) or 'none'}). Was it written by another version?"
         )
-    return Config(**fields)
+    return Config(**{section: fields(**content[section]) for section, fields in SECTIONS.items()})

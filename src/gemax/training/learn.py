@@ -1,4 +1,4 @@
-"""The training step, `alg:moretacomax`: reward → learn → normalise → add → traces → actor-critic."""
+"""The training step, `alg:moretacomax`: intrinsic reward → sum of rewards → unroll window → actor-critic."""
 
 from functools import partial
 from typing import NamedTuple
@@ -6,189 +6,154 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from gemax.agent.acting import action_before, unroll_memory, values_after
+from gemax.agent.act import next_values, unroll_lstm
 from gemax.agent.distributions import ActionDistribution
-from gemax.agent.losses import LossSettings, Trace, actor_critic_loss
+from gemax.agent.losses import actor_critic_loss
 from gemax.core.entropy import shannon_entropy
-from gemax.environments.base import Environment
-from gemax.networks import AgentNetwork, Inputs, Memory, Parameters
+from gemax.core.moments import Moments, update_observation_moments
+from gemax.envs.base import FiniteEnv
+from gemax.networks import AgentInputs, AgentNetwork, LSTMState, Parameters
 from gemax.rewards.base import IntrinsicReward
-from gemax.training.centring import Centring, update_centring
-from gemax.training.collect import Eyes, Steps, collect, first_position, rollout_of, start
+from gemax.training.collector import Collector
 from gemax.training.config import Config
+from gemax.training.nonfinite import nonfinite_metrics
+from gemax.training.observations import ObservationTable
 from gemax.training.state import (
-    RETURNS_KEPT,
-    Arrived,
-    Position,
-    Tally,
+    NUM_RETURNS,
+    RunningStatistics,
     TrainState,
     Window,
+    count_returns,
+    count_visits,
     mean_return,
-    tally_returns,
-    tally_visits,
 )
-from gemax.training.traces import empty_window, extend, latest
-from gemax.types import ActionSpec, Metrics, Tree
-from gemax.worlds.base import World
+from gemax.training.window import empty_window, extend, latest
+from gemax.types import EnvSpec, Metrics, Transition, Tree, ends
 
 
 class Trainer(NamedTuple):
-    """The parts that a configuration names, put together. Nothing in here changes."""
+    """The immutable parts of a training run, built by `assemble`."""
 
     config: Config
-    world: World | Environment
-    eyes: Eyes
-    spec: ActionSpec
-    """What the agent can do."""
-    actions: ActionDistribution
-    """How it chooses."""
+    spec: EnvSpec
+    finite: FiniteEnv | None
+    """Maps and tables of the environment, if it is finite."""
+    collector: Collector
+    table: ObservationTable
+    """How stored observations are turned into network inputs."""
+    distribution: ActionDistribution
     network: AgentNetwork
     optimiser: optax.GradientTransformation
     reward: IntrinsicReward
-    loss: LossSettings
-    centring: Centring
-    """Before anything was seen."""
+    centring: Moments
+    """Initial centring of observations."""
 
 
 def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
-    """Before the first update."""
-    config, world, centring = trainer.config, trainer.world, trainer.centring
-    agent_key, reward_key, worlds_key, run_key = jax.random.split(key, 4)
-    position = _first_position(trainer, worlds_key)
-    rows = trainer.eyes.observations(centring, position.seen[None]).rows
+    """Returns the state before the first update."""
+    config, centring = trainer.config, trainer.centring
+    agent_key, reward_key, envs_key, run_key = jax.random.split(key, 4)
+    actor = trainer.collector.initial_actor(trainer, envs_key)
+    rows = trainer.table.observations(centring, actor.observation[None]).rows
     parameters = trainer.network.init(agent_key, rows)
     return TrainState(
         update=jnp.zeros((), int),
         key=run_key,
-        position=position,
-        window=first_window(trainer, position),
+        actor=actor,
+        window=empty_window(actor, config.agent.unroll_length - config.agent.unroll_period),
         parameters=parameters,
         optimiser=trainer.optimiser.init(parameters),
-        reward=trainer.reward.init(reward_key, rows, config.num_worlds),
+        reward=trainer.reward.init(reward_key, rows, config.env.num_envs),
         centring=centring,
-        tally=Tally(
-            jnp.zeros(world.places.number if world.places else 0), jnp.zeros(RETURNS_KEPT), jnp.zeros((), int)
+        statistics=RunningStatistics(
+            jnp.zeros(trainer.spec.num_cells or 0), jnp.zeros(NUM_RETURNS), jnp.zeros((), int)
         ),
     )
 
 
-def _first_position(trainer: Trainer, key: PRNGKeyArray) -> Position:
-    """At the start of episodes. In environments nothing was seen yet: whoever opens them puts that in."""
-    world, num_worlds = trainer.world, trainer.config.num_worlds
-    if isinstance(world, World):
-        return start(world, trainer.eyes, trainer.network, num_worlds, key)
-    seen = jnp.zeros((num_worlds, *world.observation.shape), world.observation.dtype)
-    return first_position(world.actions, trainer.network, (), seen)
-
-
-def first_window(trainer: Trainer, position: Position) -> Window:
-    """Before any step."""
-    num_steps = trainer.config.trace_length - trainer.config.trace_period
-    return empty_window(position, num_steps, keeps_arrived=isinstance(trainer.world, Environment))
-
-
-def update(trainer: Trainer, state: TrainState) -> tuple[TrainState, Metrics]:
-    """One update: collects steps in the worlds, and learns from them."""
-    assert isinstance(trainer.world, World), "environments are stepped on the host: see `outside`"
-    key, collect_key, learn_key = jax.random.split(state.key, 3)
-    position, steps = collect(
-        trainer.world,
-        trainer.eyes,
-        state.centring,
-        trainer.network,
-        state.parameters,
-        state.position,
-        trainer.config.trace_period,
-        collect_key,
-    )
-    state = state._replace(key=key, position=position)
-    return learn(trainer, state, steps, learn_key)
-
-
-def learn(trainer: Trainer, state: TrainState, steps: Steps, key: PRNGKeyArray) -> tuple[TrainState, Metrics]:
-    """Learns from new steps, wherever they come from."""
+def learn(
+    trainer: Trainer, state: TrainState, transitions: Transition, key: PRNGKeyArray
+) -> tuple[TrainState, Metrics]:
+    """Trains the intrinsic reward, the policy and the value on new transitions. Returns the new state and metrics."""
     config = trainer.config
-    rollout = rollout_of(trainer.eyes, state.centring, steps)
-    intrinsic, reward_state, reward_metrics = trainer.reward.step(state.reward, rollout, key)
-    extrinsic = (
-        0.0
-        if config.reward_free
-        else steps.reward * extrinsic_scale(trainer, state.tally, steps.episode_return)
+    intrinsic, reward_state, reward_metrics = trainer.reward.step(
+        state.reward, trainer.table.look_up(state.centring, transitions), key
     )
+    extrinsic = extrinsic_reward(config, state.statistics, transitions)
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
-    window = extend(state.window, steps, mixed, _arrived(trainer, steps))
+    window = extend(state.window, transitions, mixed)
     parameters, optimiser, agent_metrics = agent_step(trainer, state, window)
-    ends = steps.terminated | steps.truncated
-    ends = ends if steps.is_valid is None else ends & steps.is_valid
-    tally = tally_returns(state.tally, steps.episode_return, ends)
-    if trainer.world.places is not None:
-        tally = tally_visits(tally, steps.square, config.visit_decay)
     state = state._replace(
         update=state.update + 1,
-        window=latest(window, config.trace_length - config.trace_period),
+        window=latest(window, config.agent.unroll_length - config.agent.unroll_period),
         parameters=parameters,
         optimiser=optimiser,
         reward=reward_state,
-        centring=_centring_after(trainer, state.centring, steps),
-        tally=tally,
+        centring=_updated_centring(trainer, state.centring, transitions),
+        statistics=_updated_statistics(trainer, state.statistics, transitions),
     )
     metrics = {"intrinsic_reward": jnp.mean(intrinsic), **reward_metrics, **agent_metrics}
-    return state, metrics | _tally_metrics(state) | _skipped(state)
+    return state, metrics | _statistics_metrics(state.statistics) | nonfinite_metrics(state)
 
 
-def extrinsic_scale(
-    trainer: Trainer, tally: Tally, episode_return: Float[Array, "time worlds"]
-) -> Float[Array, ""]:
-    """What rewards are multiplied with before they are learned from.
+def extrinsic_reward(
+    config: Config, statistics: RunningStatistics, transitions: Transition
+) -> Float[Array, "time envs"] | float:
+    """Returns the extrinsic reward that the agent learns from.
 
-    Rewards of other people's environments may be of any size. Where an episode earns or loses more than one, they are
-    scaled such that the largest return of late is one: what exploring and an even choice of actions are worth beside it
-    then holds everywhere. In our own worlds rewards are what they are.
+    With `scale_rewards`, rewards are divided by the largest recent return if it exceeds one. The intrinsic scale and
+    the entropy cost are then comparable between environments.
     """
-    if isinstance(trainer.world, World) or not trainer.config.scale_rewards:
-        return jnp.ones(())
-    largest = jnp.maximum(jnp.max(jnp.abs(tally.returns)), jnp.max(jnp.abs(episode_return)))
-    return 1.0 / jnp.maximum(largest, 1.0)
+    if config.env.reward_free:
+        return 0.0
+    if not config.agent.scale_rewards:
+        return transitions.reward
+    assert transitions.episode_return is not None
+    largest = jnp.maximum(jnp.max(jnp.abs(statistics.returns)), jnp.max(jnp.abs(transitions.episode_return)))
+    return transitions.reward * (1.0 / jnp.maximum(largest, 1.0))
 
 
 def intrinsic_weight(config: Config, update: Array) -> Float[Array, ""]:
-    """One, or on its way down to zero."""
-    if not config.anneal_updates:
+    """Returns the weight of the intrinsic reward: one, or annealed to zero."""
+    if not config.intrinsic.anneal_updates:
         return jnp.ones(())
-    return jnp.maximum(1.0 - update / config.anneal_updates, 0.0)
+    return jnp.maximum(1.0 - update / config.intrinsic.anneal_updates, 0.0)
 
 
 def agent_step(trainer: Trainer, state: TrainState, window: Window) -> tuple[Parameters, Tree, Metrics]:
-    """`actor_critic_step` if it is due: in the last of every n updates. In the others its metrics are not numbers."""
+    """Trains policy and value in every n-th update. Their metrics are NaN in all other updates."""
     step = partial(actor_critic_step, trainer)
-    every = trainer.config.policy_every
+    every = trainer.config.agent.policy_every
     if every == 1:
         return step(state, window)
-    nothing = jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan), jax.eval_shape(step, state, window)[2])
+    no_metrics = jax.tree.map(
+        lambda leaf: jnp.full(leaf.shape, jnp.nan), jax.eval_shape(step, state, window)[2]
+    )
     is_due = state.update % every == every - 1
     return jax.lax.cond(
-        is_due, step, lambda state, window: (state.parameters, state.optimiser, nothing), state, window
+        is_due, step, lambda state, window: (state.parameters, state.optimiser, no_metrics), state, window
     )
 
 
 def actor_critic_step(
     trainer: Trainer, state: TrainState, window: Window
 ) -> tuple[Parameters, Tree, Metrics]:
-    """Policy and value learn from a window: their parameters and their optimiser's state after it."""
+    """Trains policy and value on the window. Returns their parameters, their optimiser state and metrics."""
 
     def loss(parameters: Parameters):
         outputs, value_t, value_tp1 = _unroll_window(trainer, parameters, state, window)
-        trace = Trace(
-            window.action,
-            window.log_probability,
+        return actor_critic_loss(
+            outputs,
+            value_t,
+            value_tp1,
+            window.transitions,
             window.reward,
-            window.ends,
-            window.bootstraps,
-            window.is_valid,
+            _bootstraps(trainer.spec, window.transitions),
+            trainer.config.agent,
+            trainer.distribution,
         )
-        return actor_critic_loss(outputs, value_t, value_tp1, trace, trainer.loss, trainer.actions)
 
     (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(state.parameters)
     updates, optimiser = trainer.optimiser.update(gradient, state.optimiser, state.parameters)
@@ -196,79 +161,87 @@ def actor_critic_step(
     return parameters, optimiser, metrics | {"agent_loss": total}
 
 
-def _unroll_window(trainer: Trainer, parameters: Parameters, state: TrainState, window: Window):
-    """The policy's outputs and the values of the window's steps, and the values of what they led to.
+def _bootstraps(spec: EnvSpec, transitions: Transition) -> Bool[Array, "time envs"]:
+    """Returns whether each return continues with the value of the next observation.
 
-    The last step led to the position after the window, whose value stands for the rest.
+    In JAX environments the horizon is part of the task and the agent observes the time, so returns end there. In host
+    environments a time limit only interrupts the task.
     """
-    position = state.position
-    seen, inputs, is_first = jax.tree.map(
+    return ~transitions.terminated if spec.truncation_bootstraps else ~ends(transitions)
+
+
+def _unroll_window(trainer: Trainer, parameters: Parameters, state: TrainState, window: Window):
+    """Returns the policy outputs and values of the window's steps, and the values of their next observations.
+
+    The next observation of the last step is the actor's current observation.
+    """
+    actor, transitions = state.actor, window.transitions
+    observation, inputs, is_first = jax.tree.map(
         lambda steps, after: jnp.concatenate([steps, after[None]]),
-        (window.seen, Inputs(*window.inputs), window.is_first),
-        (position.seen, Inputs(*position.inputs), position.is_first),
+        (transitions.observation, transitions.inputs, transitions.is_first),
+        (actor.observation, actor.inputs, actor.is_first),
     )
-    memory = jax.tree.map(lambda leaf: leaf[0], window.memory)
-    observations = trainer.eyes.observations(state.centring, seen)
-    memories = unroll_memory(trainer.network, parameters, observations, inputs, is_first, memory)
-    outputs, values = trainer.network.heads(parameters, memories.hidden)
-    return (
-        outputs[:-1],
-        values[:-1],
-        _values_arrived(trainer, parameters, state, window, memories, values[1:]),
-    )
+    lstm_state = jax.tree.map(lambda leaf: leaf[0], transitions.lstm_state)
+    observations = trainer.table.observations(state.centring, observation)
+    lstm_states = unroll_lstm(trainer.network, parameters, observations, inputs, is_first, lstm_state)
+    outputs, values = trainer.network.heads(parameters, lstm_states.hidden)
+    value_tp1 = _next_values(trainer, parameters, state, transitions, lstm_states, values[1:])
+    return outputs[:-1], values[:-1], value_tp1
 
 
-def _values_arrived(
+def _next_values(
     trainer: Trainer,
     parameters: Parameters,
     state: TrainState,
-    window: Window,
-    memories: Memory,
-    value_next: Float[Array, "time worlds"],
-) -> Float[Array, "time worlds"]:
-    """What each step led to is what the next one saw, except where an episode was cut short and another one began."""
-    if window.arrived is None:
-        return value_next
-    observations = trainer.eyes.observations(state.centring, window.arrived.seen)
-    memory = Memory(*(leaf[:-1] for leaf in memories))
-    value = values_after(trainer.network, parameters, observations, Inputs(*window.arrived.inputs), memory)
-    return jnp.where(window.ends, value, value_next)
+    transitions: Transition,
+    lstm_states: LSTMState,
+    following: Float[Array, "time envs"],
+) -> Float[Array, "time envs"]:
+    """Returns the value of each next observation.
+
+    It is the value of the following step, `following`, except at the end of an episode: there the following step is a
+    new episode, so the value of the last observation is computed.
+    """
+    spec = trainer.spec
+    if not spec.truncation_bootstraps:
+        return following
+    inputs = AgentInputs(
+        spec.actions.as_input(transitions.action),
+        transitions.reward,
+        jnp.minimum(transitions.inputs.time + 1, spec.horizon),
+    )
+    observations = trainer.table.observations(state.centring, transitions.next_observation)
+    lstm_state = LSTMState(*(leaf[:-1] for leaf in lstm_states))
+    value = next_values(trainer.network, parameters, observations, inputs, lstm_state)
+    return jnp.where(ends(transitions), value, following)
 
 
-def _arrived(trainer: Trainer, steps: Steps) -> Arrived | None:
-    """What each step led to, where episodes may be cut short whose worth goes on."""
-    world = trainer.world
-    if isinstance(world, World):
-        return None
-    time = jnp.minimum(steps.inputs.time + 1, world.horizon)
-    return Arrived(steps.arrived, Inputs(action_before(world.actions, steps.action), steps.reward, time))
-
-
-def _centring_after(trainer: Trainer, centring: Centring, steps: Steps) -> Centring:
-    """Centring moves with what was seen; observations of finite worlds are centred once and for all."""
-    if trainer.world.finite is not None:
+def _updated_centring(trainer: Trainer, centring: Moments, transitions: Transition) -> Moments:
+    """Updates the centring with new observations. In finite environments it is exact from the start."""
+    if trainer.finite is not None:
         return centring
-    return update_centring(centring, steps.arrived.reshape(-1, *centring.mean.shape))
+    return update_observation_moments(
+        centring, transitions.next_observation.reshape(-1, *centring.mean.shape)
+    )
 
 
-def _tally_metrics(state: TrainState) -> Metrics:
-    earned = {"return": mean_return(state.tally), "episodes": state.tally.num_returns.astype(float)}
-    visits, total = state.tally.visits, jnp.sum(state.tally.visits)
+def _updated_statistics(
+    trainer: Trainer, statistics: RunningStatistics, transitions: Transition
+) -> RunningStatistics:
+    ended = ends(transitions) & transitions.is_valid
+    statistics = count_returns(statistics, transitions.episode_return, ended)
+    if trainer.spec.num_cells is None:
+        return statistics
+    return count_visits(statistics, transitions.cell, trainer.config.run.visitation_decay)
+
+
+def _statistics_metrics(statistics: RunningStatistics) -> Metrics:
+    metrics = {"return": mean_return(statistics), "episodes": statistics.num_returns.astype(float)}
+    visits, total = statistics.visits, jnp.sum(statistics.visits)
     if not len(visits):
-        return earned
+        return metrics
     probability = visits / jnp.maximum(total, 1e-12)
-    return earned | {
+    return metrics | {
         "visitation_entropy": shannon_entropy(probability),
         "coverage": jnp.mean(probability > 0.01 / len(visits)),
-    }
-
-
-def _skipped(state: TrainState) -> Metrics:
-    """Updates that were not finite and therefore left out: since the start, and without a good one in between."""
-    trees = (state.optimiser, state.reward)
-    totals = optax.tree_utils.tree_get_all_with_path(trees, "total_notfinite")
-    in_a_row = optax.tree_utils.tree_get_all_with_path(trees, "notfinite_count")
-    return {
-        "skipped_updates": sum(count for _, count in totals) + jnp.zeros(()),
-        "bad_in_a_row": jnp.max(jnp.asarray([count for _, count in in_a_row])).astype(float),
     }

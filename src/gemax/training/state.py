@@ -1,103 +1,88 @@
-"""All that changes during a run, in one record: what a checkpoint holds."""
+"""The state of a training run: everything that changes and is saved in checkpoints."""
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from gemax.networks import Inputs, Memory, Parameters
-from gemax.training.centring import Centring
-from gemax.types import Tree
+from gemax.core.moments import Moments
+from gemax.networks import AgentInputs, LSTMState, Parameters
+from gemax.types import Transition, Tree
 
-RETURNS_KEPT = 1000
-"""Over how many of the last episodes the return is averaged."""
-
-
-class Position(NamedTuple):
-    """Where the agent stands in every world, about to act."""
-
-    world: Tree
-    """The worlds' own states."""
-    seen: Shaped[Array, "worlds *shape"]
-    """Row of the table of observations, or the observation itself."""
-    inputs: Inputs
-    is_first: Bool[Array, " worlds"]
-    memory: Memory
-    """Before this step."""
-    episode_return: Float[Array, " worlds"]
-    """What the episode has earned so far."""
+NUM_RETURNS = 1000
+"""The mean return is taken over this many recent episodes."""
 
 
-class Arrived(NamedTuple):
-    """What an action led to, as the agent would see it if it went on: at the end of an episode, before any reset."""
+class ActorState(NamedTuple):
+    """The state of the actor in every environment, before it chooses an action."""
 
-    seen: Shaped[Array, "time worlds *shape"]
-    inputs: Inputs
+    env: Tree
+    """States of the environments. Empty for environments on the host."""
+    observation: Shaped[Array, "envs *shape"]
+    """Row of the observation table, or the observation itself."""
+    inputs: AgentInputs
+    is_first: Bool[Array, " envs"]
+    lstm_state: LSTMState
+    episode_return: Float[Array, " envs"]
+    """Return of the current episode so far."""
 
 
 class Window(NamedTuple):
-    """The last steps of every world, for the actor-critic. All fields are [time, worlds, ...]."""
+    """Steps that the actor-critic trains on."""
 
-    seen: Shaped[Array, "time worlds *shape"]
-    inputs: Inputs
-    is_first: Bool[Array, "time worlds"]
-    memory: Memory
-    action: Shaped[Array, "time worlds *parts"]
-    log_probability: Float[Array, "time worlds"]
-    reward: Float[Array, "time worlds"]
-    """Extrinsic and intrinsic, mixed."""
-    ends: Bool[Array, "time worlds"]
-    bootstraps: Bool[Array, "time worlds"]
-    is_valid: Bool[Array, "time worlds"]
-    arrived: Arrived | None = None
-    """For environments whose time limit is not part of the task: what a cut episode is worth beyond it."""
+    transitions: Transition
+    reward: Float[Array, "time envs"]
+    """Sum of the extrinsic and the weighted intrinsic reward."""
 
 
-class Tally(NamedTuple):
-    """What was visited and earned."""
+class RunningStatistics(NamedTuple):
+    """Visits to cells and returns of episodes."""
 
-    visits: Float[Array, " squares"]
-    """Moving average of the number of visits to each square in an update."""
+    visits: Float[Array, " cells"]
+    """Moving average of the visits to each cell per update."""
     returns: Float[Array, " kept"]
-    """Of the last episodes, in a ring."""
+    """Ring buffer of the last returns."""
     num_returns: Int[Array, ""]
-    """How many episodes were finished since the start."""
+    """Number of finished episodes."""
 
 
 class TrainState(NamedTuple):
-    """Everything that moves."""
+    """Everything that changes during training."""
 
     update: Int[Array, ""]
     key: PRNGKeyArray
-    position: Position
+    actor: ActorState
     window: Window
     parameters: Parameters
-    """Of policy and value."""
+    """Parameters of policy and value."""
     optimiser: Tree
     reward: Tree
-    """Of the intrinsic reward."""
-    centring: Centring
-    tally: Tally
+    """State of the intrinsic reward."""
+    centring: Moments
+    """Moments that observations are standardised with."""
+    statistics: RunningStatistics
 
 
-def tally_returns(
-    tally: Tally, returns: Float[Array, "time worlds"], ends: Bool[Array, "time worlds"]
-) -> Tally:
-    """Puts the returns of the episodes that ended into the ring, in order."""
-    ended = ends.reshape(-1)
-    place = (tally.num_returns + jnp.cumsum(ended) - 1) % RETURNS_KEPT
-    # What did not end is written beyond the ring, where it is dropped.
-    ring = tally.returns.at[jnp.where(ended, place, RETURNS_KEPT)].set(returns.reshape(-1), mode="drop")
-    return tally._replace(returns=ring, num_returns=tally.num_returns + jnp.sum(ended))
+def count_returns(
+    statistics: RunningStatistics, returns: Float[Array, "time envs"], ended: Bool[Array, "time envs"]
+) -> RunningStatistics:
+    """Appends the returns of the episodes that ended to the ring buffer."""
+    ended = ended.reshape(-1)
+    slot = (statistics.num_returns + jnp.cumsum(ended) - 1) % NUM_RETURNS
+    # Steps that end no episode are written beyond the buffer, where they are dropped.
+    ring = statistics.returns.at[jnp.where(ended, slot, NUM_RETURNS)].set(returns.reshape(-1), mode="drop")
+    return statistics._replace(returns=ring, num_returns=statistics.num_returns + jnp.sum(ended))
 
 
-def mean_return(tally: Tally) -> Float[Array, ""]:
-    """The mean over the last episodes, as many as there were."""
-    filled = jnp.arange(RETURNS_KEPT) < tally.num_returns
-    return jnp.sum(jnp.where(filled, tally.returns, 0.0)) / jnp.maximum(jnp.sum(filled), 1)
+def mean_return(statistics: RunningStatistics) -> Float[Array, ""]:
+    """Returns the mean return of the last episodes, 0 before the first one ends."""
+    is_filled = jnp.arange(NUM_RETURNS) < statistics.num_returns
+    return jnp.sum(jnp.where(is_filled, statistics.returns, 0.0)) / jnp.maximum(jnp.sum(is_filled), 1)
 
 
-def tally_visits(tally: Tally, square: Int[Array, "time worlds"], decay: float) -> Tally:
-    """Moves the average of visits on by an update."""
-    counts = jnp.zeros_like(tally.visits).at[square.reshape(-1)].add(1.0)
-    return tally._replace(visits=decay * tally.visits + (1.0 - decay) * counts)
+def count_visits(
+    statistics: RunningStatistics, cell: Int[Array, "time envs"], decay: float
+) -> RunningStatistics:
+    """Adds the visits of one update to the moving average."""
+    counts = jnp.zeros_like(statistics.visits).at[cell.reshape(-1)].add(1.0)
+    return statistics._replace(visits=decay * statistics.visits + (1.0 - decay) * counts)

@@ -1,0 +1,49 @@
+"""The agent section of a configuration: network sizes, unrolls, optimiser and actor-critic losses."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gemax.settings import Count, Fraction, NonNegative, Positive
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """The recurrent actor-critic."""
+
+    learning_rate: Positive = 1e-3
+    """Learning rate of policy and value."""
+    unroll_length: Count = 30
+    """Steps per environment that the actor-critic trains on in each update (the paper's trace length)."""
+    unroll_period: Count = 30
+    """New steps per environment and update. If shorter than `unroll_length`, older steps are reused off-policy."""
+    policy_every: Count = 1
+    """Train policy and value only in every n-th update. The intrinsic reward trains in every update."""
+
+    discount: Fraction = 1.0
+    """Discount factor γ."""
+    returns: Literal["averaged", "vtrace"] = "vtrace"
+    """Return estimate: the mean of n-step returns (on-policy only), or V-trace."""
+    advantage: Literal["td", "return"] = "return"
+    """Advantage: the TD error, as in the paper's algorithm (`td`), or the return minus the value (`return`)."""
+    vtrace_lambda: Fraction = 0.95
+    """λ of V-trace."""
+    entropy_cost: NonNegative = 1e-3
+    """w_ent: weight of the policy's entropy in the loss."""
+    scale_rewards: bool = False
+    """Scale extrinsic rewards so that no recent episode has a return above one in absolute value."""
+
+    adam_beta1: Fraction = 0.0
+    """β1 of Adam, for all networks."""
+    adam_beta2: Fraction = 0.95
+    """β2 of Adam, for all networks."""
+    max_grad_norm: NonNegative = 0.0
+    """Clip gradients to this global norm. 0 disables clipping."""
+
+    torso_size: Count = 256
+    """Width of the torso of every network."""
+    lstm_size: Count = 64
+    """Width of the LSTM."""
+    head_size: Count = 64
+    """Hidden width of every head."""
+    time_buckets: Count = 16
+    """Size of the policy's encoding of the time step: a smoothed one-hot vector of this size."""

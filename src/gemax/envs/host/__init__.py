@@ -1,0 +1,1 @@
+"""Gymnasium environments, stepped in Python on the host."""

@@ -1,0 +1,53 @@
+"""Describes exceptions of Gymnasium environments, and limits the time that they may take."""
+
+import contextlib
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gemax.errors import EnvFault
+
+
+def describe_exception(error: Exception) -> str:
+    """Returns the exception and the line of code that raised it, as one line of text."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    message = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":.")
+    return f"raised {message} ({last.filename}:{last.lineno})"
+
+
+def in_main_thread() -> bool:
+    """Whether `time_limit` works here. Signals only reach the main thread."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def timeout_fault(location: str, seconds: float) -> EnvFault:
+    """Returns the fault of an environment that exceeds the time limit."""
+    return EnvFault(f"{location}: did not answer within {seconds:g} s. Raise env_timeout if it needs longer.")
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float, make_fault: Callable[[], EnvFault]) -> Iterator[None]:
+    """Raises a fault if the `with` block takes longer. Does nothing outside of the main thread, or for 0 seconds.
+
+    Uses an alarm signal, which costs microseconds and interrupts an environment that sleeps. It cannot interrupt
+    compiled code that does not return to Python.
+    """
+    if not seconds or not in_main_thread():
+        yield
+        return
+
+    def on_alarm(signal_number: int, frame: Any) -> None:
+        raise make_fault()
+
+    handler = signal.signal(signal.SIGALRM, on_alarm)
+    remaining, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        # Restores an alarm that other code has set. It comes late by the time of the block.
+        if remaining:
+            signal.setitimer(signal.ITIMER_REAL, remaining, interval)

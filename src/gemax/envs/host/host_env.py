@@ -1,0 +1,87 @@
+"""Converts Gymnasium environments to `HostEnv`: their `EnvSpec`, and a function that opens copies."""
+
+from functools import partial
+
+from gymnasium.vector import VectorEnv
+
+from gemax.envs.config import EnvConfig
+from gemax.envs.host.actions import action_decoder
+from gemax.envs.host.base import HostEnv, HostVectorEnv, Wrap
+from gemax.envs.host.make import Make, call_maker
+from gemax.envs.host.observations import observation_encoder
+from gemax.envs.host.vector import GymnasiumVectorEnv, open_checked_envs
+from gemax.envs.host.workers import ProcessVectorEnv
+from gemax.types import EnvSpec, ObservationSpec, default_pixels_per_cell
+
+
+def make_host_env(config: EnvConfig, make: Make) -> HostEnv:
+    """Returns a Gymnasium environment as a `HostEnv`. Makes one copy to read its spaces, and closes it.
+
+    Args:
+        config: Name, horizon, workers and time limit of the environment.
+        make: Returns a new environment, or a vector environment.
+
+    Raises:
+        ValueError: The agent does not support the observation or action space.
+        EnvFault: The environment could not be made.
+    """
+    name, timeout_seconds = config.env_id, config.env_timeout
+    example = call_maker(name, make)
+    is_vector = isinstance(example, VectorEnv)
+    encoder = observation_encoder(
+        example.single_observation_space if is_vector else example.observation_space
+    )
+    decoder = action_decoder(example.single_action_space if is_vector else example.action_space)
+    gym_spec = example.spec
+    example.close()
+
+    def open_envs(
+        num_envs: int, max_episode_steps: int | None = None, wrap: Wrap | None = None
+    ) -> HostVectorEnv:
+        if is_vector:
+            if wrap is not None:
+                raise ValueError(
+                    f"{name} must make single environments to record episodes; got vector environments."
+                )
+            vector = _make_vector(name, make, num_envs)
+            return GymnasiumVectorEnv(
+                vector, encoder, decoder.decode, timeout_seconds, max_episode_steps, is_checked=False
+            )
+        make_one = make if wrap is None else lambda: wrap(make())
+        open_envs = partial(open_checked_envs, name, make_one, timeout_seconds, max_episode_steps)
+        if config.env_workers == "async" and wrap is None:
+            return ProcessVectorEnv(
+                open_envs, decoder.decode, num_envs, config.env_processes, timeout_seconds
+            )
+        return open_envs(range(num_envs), decoder.decode)
+
+    notes = []
+    if encoder.ignored:
+        notes.append(f"The agent does not observe {', '.join(encoder.ignored)} of {name}.")
+    if is_vector and config.env_workers == "async":
+        notes.append(f"env_workers async has no effect: {name} makes vector environments.")
+    threshold = None if gym_spec is None else gym_spec.reward_threshold
+    spec = EnvSpec(
+        name=name,
+        observation=ObservationSpec(encoder.low, encoder.high),
+        actions=decoder.spec,
+        horizon=(gym_spec.max_episode_steps if gym_spec else None) or config.horizon,
+        solved_return=float("inf") if threshold is None else threshold,
+        pixels_per_cell=default_pixels_per_cell(encoder.shape),
+        truncation_bootstraps=True,
+        encode_observation=encoder.encode_one,
+        decode_action=lambda action: decoder.decode(action[None])[0],
+        notes=tuple(notes),
+    )
+    return HostEnv(spec, open_envs)
+
+
+def _make_vector(name: str, make: Make, num_envs: int) -> VectorEnv:
+    vector = call_maker(name, make)
+    assert isinstance(vector, VectorEnv)
+    if vector.num_envs != num_envs:
+        vector.close()
+        raise ValueError(
+            f"num_envs must be {vector.num_envs}, the number of environments that {name} steps; got {num_envs}."
+        )
+    return vector

@@ -1,0 +1,98 @@
+"""Makes Gymnasium environments from an id (`gym:ID` or `gym:module:ID`) or from a function.
+
+Worker processes import this module, so it does not import JAX.
+"""
+
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+import gymnasium
+from gymnasium.error import DependencyNotInstalled, Error
+from gymnasium.vector import VectorEnv
+
+from gemax.envs.host.checks import CheckedEnv
+from gemax.envs.host.faults import describe_exception
+from gemax.envs.registry import GYM_PREFIX
+from gemax.errors import EnvFault
+
+Make: TypeAlias = Callable[[], gymnasium.Env | VectorEnv]
+"""Returns a new environment, or a vector environment."""
+
+PACKAGES = {
+    "MiniGrid-": ("minigrid", "minigrid"),
+    "BabyAI-": ("minigrid", "minigrid"),
+    "ALE/": ("ale_py", "ale-py"),
+    "PointMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
+    "AntMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
+    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
+}
+"""By prefix of well-known ids: the module that registers them, and the package to install."""
+
+
+def gym_maker(env_id: str) -> partial[gymnasium.Env]:
+    """Returns a function that makes the environment with this id. It can be pickled for other processes.
+
+    Raises:
+        ValueError: The id is not registered, or its package is not installed.
+    """
+    full_id = env_id.removeprefix(GYM_PREFIX)
+    if ":" not in full_id:
+        full_id = _with_module(full_id)
+    module, _, gym_id = full_id.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        gymnasium.spec(gym_id)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{env_id} needs the package {error.name}: install it, or correct its name."
+        ) from error
+    except Error as error:
+        nearest = difflib.get_close_matches(gym_id, gymnasium.registry, n=3)
+        hint = f" Did you mean {' or '.join(GYM_PREFIX + known for known in nearest)}?" if nearest else ""
+        raise ValueError(f"Gymnasium knows no environment {gym_id!r}.{hint}") from error
+    return partial(gymnasium.make, full_id, disable_env_checker=True)
+
+
+def _with_module(gym_id: str) -> str:
+    """Returns `module:ID` for well-known ids, and other ids unchanged."""
+    for prefix, (module, package) in PACKAGES.items():
+        if gym_id.startswith(prefix):
+            if importlib.util.find_spec(module) is None:
+                raise ValueError(
+                    f"{gym_id} is part of {package}, which is not installed: pip install {package}"
+                )
+            return f"{module}:{gym_id}"
+    return gym_id
+
+
+def call_maker(name: str, make: Make) -> gymnasium.Env | VectorEnv:
+    """Calls a function that makes an environment, and returns the environment.
+
+    Raises:
+        ValueError: A package is missing, or the result is not a Gymnasium environment.
+        EnvFault: The function raised an exception.
+    """
+    try:
+        env = make()
+    except (DependencyNotInstalled, ModuleNotFoundError) as error:
+        raise ValueError(f"{name} needs a package that is not installed: {error}") from error
+    except Exception as error:
+        raise EnvFault(f"{name} could not be made: it {describe_exception(error)}.") from error
+    if not isinstance(env, gymnasium.Env | VectorEnv):
+        raise ValueError(f"{name} must make a gymnasium environment; got {type(env).__name__}.")
+    return env
+
+
+def make_checked_env(name: str, make: Make, index: int) -> CheckedEnv:
+    """Makes a single environment that is checked in every step."""
+    env = call_maker(f"environment {index} of {name}", make)
+    if isinstance(env, VectorEnv):
+        raise ValueError(
+            f"{name} must always make the same kind of environment; it made a single and then a vector environment."
+        )
+    return CheckedEnv(env, index)

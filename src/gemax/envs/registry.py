@@ -1,0 +1,167 @@
+"""The registered environments: one row per environment, with its title, factory, presets and training budget.
+
+Rows contain the import path of the factory, so that `gemax --help` does not import JAX.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gemax.envs.config import ObservationMode
+from gemax.settings import did_you_mean, import_function
+
+if TYPE_CHECKING:
+    from gemax.envs.base import JaxEnv
+
+GYM_PREFIX = "gym:"
+"""The id of a Gymnasium environment is `gym:ID`."""
+
+# Settings of 2-Rooms. 2-Rooms with noise and 2-Keys use them too, because the paper's table does not list these two.
+PAPER_TWO_ROOMS = {
+    "entropy_cost": 1e-3, "intrinsic_shift": 0.005, "intrinsic_scale": 0.005, "unroll_length": 20, "unroll_period": 10,
+}  # fmt: skip
+LAPTOP_SCALES = {"rnd": 0.01, "ngu": 0.009, "ngu-rnd": 0.003}
+PAPER_SCALES = {"rnd": 0.001, "ngu": 0.0003, "ngu-rnd": 0.0003}
+
+
+class EnvRow(NamedTuple):
+    """One environment, or one kind of environment (custom maps, Gymnasium)."""
+
+    env_id: str
+    title: str
+    """Name in plots and tables."""
+    factory: str
+    """`module:function` in `gemax.envs` that makes the environment. Empty for a kind of environment."""
+    laptop: Mapping[str, Any]
+    """Settings of the `laptop` preset. Other fields keep their defaults."""
+    paper: Mapping[str, Any] = PAPER_TWO_ROOMS
+    """Settings of the `paper` preset, `tab:envhyper`."""
+    laptop_scales: Mapping[str, float] = LAPTOP_SCALES
+    """`intrinsic_scale` of each baseline in the `laptop` preset, from `gemax reproduce tuning`."""
+    paper_scales: Mapping[str, float] = PAPER_SCALES
+    """`intrinsic_scale` of each baseline in the `paper` preset. The oracle has GEM's scale and shift."""
+    is_gridworld: bool = True
+    """Whether the environment is made from a map and has the setting `observation`."""
+    is_compiled: bool = True
+    """Whether the environment is a `JaxEnv`, so that several seeds can be trained in one compiled program."""
+    figure_updates: int = 0
+    """Number of updates of each run in the figures of `gemax reproduce`, the same for all methods."""
+
+
+ROWS = (
+    EnvRow("two-rooms", "2-Rooms", "gridworld:two_rooms", {"updates": 500}, figure_updates=500),
+    EnvRow(
+        "two-rooms-noisy",
+        "2-Rooms with noise",
+        "gridworld:two_rooms_noisy",
+        {"updates": 800},
+        figure_updates=500,
+    ),
+    EnvRow(
+        "sixteen-leaves",
+        "16-Leaves",
+        "gridworld:sixteen_leaves",
+        laptop={
+            "updates": 1800,
+            "num_envs": 128,
+            "unroll_length": 18,
+            "unroll_period": 18,
+            "intrinsic_scale": 0.02,
+            "intrinsic_shift": 0.02,
+            "entropy_cost": 4e-3,
+            "vtrace_lambda": 0.97,
+        },
+        paper={**PAPER_TWO_ROOMS, "unroll_length": 14, "unroll_period": 7},
+        laptop_scales={"rnd": 0.01, "ngu": 0.0009, "ngu-rnd": 0.0009},
+        figure_updates=1800,
+    ),
+    EnvRow("two-keys", "2-Keys", "gridworld:two_keys", {"updates": 800}, figure_updates=800),
+    EnvRow(
+        "mountain-car",
+        "MountainCar",
+        "mountain_car:mountain_car",
+        laptop={
+            "updates": 2500,
+            "unroll_length": 20,
+            "unroll_period": 20,
+            "intrinsic_scale": 0.25,
+            "intrinsic_shift": 0.7,
+            "entropy_cost": 1e-2,
+            "discount": 0.99,
+        },
+        paper={**PAPER_TWO_ROOMS, "entropy_cost": 1e-2, "intrinsic_shift": 0.7, "intrinsic_scale": 0.25},
+        laptop_scales={"rnd": 1.0, "ngu": 0.15, "ngu-rnd": 0.07},
+        paper_scales={"rnd": 0.1, "ngu": 0.05, "ngu-rnd": 0.07},
+        is_gridworld=False,
+        figure_updates=1000,
+    ),
+    EnvRow(
+        "cartpole-swingup",
+        "CartpoleSwingup",
+        "cartpole_swingup:cartpole_swingup",
+        laptop={
+            "updates": 6000,
+            "unroll_length": 20,
+            "unroll_period": 20,
+            # A step takes only 0.01 seconds. With C = 1 all states count as distinct, and the agent stays still.
+            "adjacency_scale": 10.0,
+            "intrinsic_scale": 0.15,
+            "intrinsic_shift": 0.15,
+            "entropy_cost": 2e-2,
+            "discount": 0.99,
+        },
+        paper={**PAPER_TWO_ROOMS, "entropy_cost": 1e-2, "intrinsic_shift": 0.15, "intrinsic_scale": 0.15},
+        laptop_scales={"rnd": 0.06, "ngu": 0.02, "ngu-rnd": 0.01},
+        paper_scales={"rnd": 0.02, "ngu": 0.02, "ngu-rnd": 0.01},
+        is_gridworld=False,
+        figure_updates=4500,
+    ),
+)
+ENVS = {row.env_id: row for row in ROWS}
+
+CUSTOM_MAP = ENVS["two-rooms"]._replace(env_id="map", title="custom map", laptop={}, factory="")
+"""Row of all custom maps. They have the presets of 2-Rooms."""
+
+GYMNASIUM = CUSTOM_MAP._replace(
+    env_id=GYM_PREFIX,
+    title="Gymnasium",
+    laptop={
+        "updates": 2000,
+        "num_envs": 32,
+        "unroll_length": 32,
+        # Steps on the host are slow, and updates run at the same time. So every step is used in four updates.
+        "unroll_period": 8,
+        "discount": 0.99,
+        "intrinsic_shift": 0.0,
+        "horizon": 1000,
+        "scale_rewards": True,
+    },
+    paper={**PAPER_TWO_ROOMS, "intrinsic_shift": 0.0, "scale_rewards": True},
+    is_gridworld=False,
+    is_compiled=False,
+)
+"""Row of all Gymnasium environments."""
+
+
+def find_env(env_id: str) -> EnvRow:
+    """Returns the row of an environment. Unknown ids are names of custom maps."""
+    return GYMNASIUM if env_id.startswith(GYM_PREFIX) else ENVS.get(env_id, CUSTOM_MAP)
+
+
+def make_env(env_id: str, *, observation: ObservationMode = "pixels", reward_free: bool = False) -> "JaxEnv":
+    """Makes a gemax environment. `observation` only applies to gridworlds.
+
+    Raises:
+        ValueError: `env_id` is not registered.
+    """
+    row = ENVS.get(env_id)
+    if row is None:
+        raise ValueError(
+            f"environment must be one of {', '.join(ENVS)}; got {env_id!r}.{did_you_mean(env_id, ENVS)}"
+        )
+    settings: dict[str, Any] = {"observation": observation} if row.is_gridworld else {}
+    return factory_of(row)(**settings, reward_free=reward_free)
+
+
+def factory_of(row: EnvRow) -> Callable[..., "JaxEnv"]:
+    """Imports the function that makes an environment."""
+    return import_function("gemax.envs", row.factory)

@@ -1,0 +1,1 @@
+"""Draws the environments as images."""

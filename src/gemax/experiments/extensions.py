@@ -1,0 +1,86 @@
+"""Extensions of the paper: Tsallis entropies, exact negatives, and the entropy of each method against its ceiling."""
+
+from gemax.experiments import claims, measures, plots
+from gemax.experiments.experiment import Experiment, FigureResult, Runs
+from gemax.experiments.statistics import bootstrap, mean
+from gemax.rewards.registry import METHODS
+
+EXACT, SAMPLED = "all negatives", "32 sampled negatives"
+
+
+def analyse_tsallis(runs: Runs) -> FigureResult:
+    """Plots return and entropy against updates, and decides whether each α solves 2-Rooms."""
+    figure, (left, right) = plots.subplots(2)
+    plots.draw_curves(left, runs, "return")
+    plots.draw_curves(right, runs, "visitation_entropy")
+    plots.draw_legend(left)
+    decided = [
+        claims.decide(
+            f"extension-tsallis-{label.removeprefix('α = ')}",
+            f"2-Rooms is solved with the Tsallis entropy of {label}",
+            "share of the seeds that solved it ≥ 1",
+            bootstrap(mean, measures.is_solved(records)),
+            updates=measures.updates_to_solve(records).tolist(),
+        )
+        for label, records in runs.items()
+    ]
+    return FigureResult(figure, decided)
+
+
+def analyse_negatives(runs: Runs) -> FigureResult:
+    """Plots return against updates, and compares the updates to solve."""
+    updates = {label: measures.updates_to_solve(records) for label, records in runs.items()}
+    claim = claims.decide_by_ratio(
+        "extension-negatives-exact",
+        "the exact expectation over negatives is no slower than 32 sampled ones",
+        "updates to solve, exact / sampled ≤ 1.1",
+        {"exact": updates[EXACT], "sampled": updates[SAMPLED]},
+    )
+    return FigureResult(plots.return_curves({"": runs}, width=5.0), [claim])
+
+
+def analyse_ceiling(runs: Runs) -> FigureResult:
+    """Plots the frozen policy's entropy as a share of the ceiling, one point per seed. Decides the claim about GEM."""
+    measure = "entropy of visits, share of the ceiling"
+    random = measures.random_entropy_share(runs["GEM"][0])
+    shares = {label: measures.entropy_shares(records) for label, records in runs.items()}
+    figure, (axis,) = plots.subplots(1, width=6.0)
+    plots.draw_seeds(axis, shares, plots.COLOURS, measure)
+    axis.axhline(random, color="0.5", linestyle=":", label="random policy")
+    axis.axhline(1.0, color="0.5")
+    plots.draw_legend(axis)
+    claim = claims.decide(
+        "extension-ceiling-gem",
+        "2-Rooms, reward-free: the entropy of GEM's frozen policy is within 3 % of the ceiling",
+        f"{measure} ≥ 0.97",
+        bootstrap(mean, shares["GEM"]),
+        random_policy=random,
+        **{label: values.tolist() for label, values in shares.items()},
+    )
+    return FigureResult(figure, [claim])
+
+
+TSALLIS = Experiment(
+    "Tsallis entropies",
+    "GEM with the Tsallis entropies of the appendix. α = 1 is Shannon.",
+    analyse_tsallis,
+    {f"α = {alpha:g}": {"env_id": "two-rooms", "alpha": alpha} for alpha in (0.0, 0.5, 1.0, 1.5)},
+)
+NEGATIVES = Experiment(
+    "Exact against sampled negatives",
+    "The expectation over negatives can be computed exactly at low cost. The paper samples 32 negatives.",
+    analyse_negatives,
+    {
+        EXACT: {"env_id": "two-rooms", "num_negatives": 0},
+        SAMPLED: {"env_id": "two-rooms", "num_negatives": 32},
+    },
+)
+CEILING = Experiment(
+    "Entropy as a share of the ceiling",
+    "The largest possible entropy of visits is known. Each method's share of it, without the extrinsic reward.",
+    analyse_ceiling,
+    {
+        row.title: {"env_id": "two-rooms", "method": method, "reward_free": True}
+        for method, row in METHODS.items()
+    },
+)

@@ -1,0 +1,96 @@
+"""Builds intrinsic rewards for the spaces of Gymnasium environments."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Int
+
+from gemax.agent.optimiser import make_optimiser
+from gemax.envs.host.observations import ObservationEncoder, observation_encoder
+from gemax.envs.registry import GYM_PREFIX
+from gemax.integrations.intrinsic_learner import IntrinsicLearner, make_learner
+from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.build import RewardInputs
+from gemax.rewards.centred import centred
+from gemax.rewards.registry import METHODS, build_reward
+from gemax.training.presets import configure
+from gemax.types import default_pixels_per_cell
+
+Method: TypeAlias = str | IntrinsicReward
+"""The name of a method, or a custom intrinsic reward."""
+
+ALLOWED_METHODS = [row.name for row in METHODS.values() if not row.needs_cells]
+"""Methods for environments without cells."""
+
+
+class RewardOptions(NamedTuple):
+    """A user's choice of intrinsic reward."""
+
+    method: Method
+    settings: dict[str, Any]
+    """Fields of `gemax.Config` that concern the intrinsic reward."""
+    time_feature: int | None = None
+    """Index of the time in the observation vector, if the vector contains it."""
+    horizon: int = 1
+    """Maximum number of steps of an episode that NGU, and GEM with `per_episode`, remember."""
+
+
+def build_learner(
+    options: RewardOptions,
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    num_envs: int,
+    *,
+    few_envs: bool,
+) -> tuple[ObservationEncoder, IntrinsicLearner]:
+    """Builds the learner of an intrinsic reward, and the encoder of its observations."""
+    encoder = observation_encoder(observation_space)
+    reward = build_reward_for(options, encoder.shape, action_space, few_envs=few_envs)
+    anneal_updates = options.settings.get("anneal_updates", 0)
+    return encoder, make_learner(reward, encoder.shape, num_envs, anneal_updates)
+
+
+def build_reward_for(
+    options: RewardOptions, shape: tuple[int, ...], action_space: spaces.Space, *, few_envs: bool
+) -> IntrinsicReward:
+    """Builds the intrinsic reward for observations of this shape.
+
+    Rewards of named methods are shifted so that their running mean is `intrinsic_shift`. With `few_envs`, GEM takes its
+    negatives from recent episodes instead of other environments.
+
+    Raises:
+        ValueError: The method or a setting is unknown, or the method does not fit the action space.
+    """
+    method, settings = options.method, options.settings
+    if isinstance(method, IntrinsicReward):
+        if settings:
+            raise ValueError(f"a custom intrinsic reward takes no settings; got {', '.join(settings)}.")
+        return method
+    if method not in ALLOWED_METHODS:
+        hint = " The oracle counts cells, which only gemax environments have." if method == "oracle" else ""
+        raise ValueError(
+            f"method must be one of {', '.join(ALLOWED_METHODS)}, or an IntrinsicReward; got {method!r}.{hint}"
+        )
+    config = configure(GYM_PREFIX, method=method, **settings)
+    inputs = RewardInputs(
+        optimiser=make_optimiser(config.agent, config.intrinsic.reward_learning_rate),
+        torso_size=config.agent.torso_size,
+        head_size=config.agent.head_size,
+        horizon=options.horizon,
+        num_actions=int(action_space.n) if isinstance(action_space, spaces.Discrete) else None,
+        pixels_per_cell=default_pixels_per_cell(shape),
+        time_feature=options.time_feature,
+        few_envs=few_envs,
+    )
+    reward = build_reward(config.intrinsic, inputs)
+    return reward if method == "none" else centred(reward, config.intrinsic.intrinsic_shift)
+
+
+def action_indices(
+    space: spaces.Space, actions: np.ndarray, shape: tuple[int, int]
+) -> Int[np.ndarray, "time envs"]:
+    """Returns discrete actions as indices from zero, in this shape. For other action spaces, returns zeros."""
+    if not isinstance(space, spaces.Discrete):
+        return np.zeros(shape, np.int32)
+    return (np.asarray(actions).reshape(shape) - space.start).astype(np.int32)

@@ -1,0 +1,58 @@
+"""`collect`: writes episodes of a run's policy as a dataset. Minari is optional."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from gemax.runs.evaluation import load_run
+from gemax.runs.seed_directories import seed_folders
+from gemax.training.assemble import CustomParts
+from gemax.training.collector import EpisodeOptions
+
+
+def collect(
+    run: str | Path,
+    *,
+    episodes: int = 1000,
+    seed: int = 0,
+    max_episode_steps: int | None = None,
+    dataset_id: str | None = None,
+    callback: Callable[[int], None] = lambda num_written: None,
+    log: Callable[[str], None] = print,
+    **custom: Any,
+) -> str:
+    """Collects episodes with the policy of a run and writes a Minari dataset, as `gemax collect` does.
+
+    Args:
+        run: The run directory.
+        episodes: Number of episodes, with sampled actions.
+        seed: Random seed of the episodes.
+        max_episode_steps: Truncates episodes of `gym:` environments. The default is 10,000, or the horizon if longer.
+        dataset_id: Name of the dataset. The default is gemax/RUN-v0.
+        callback: Called with the number of episodes written so far.
+        log: Called with messages for the user.
+        custom: The custom parts that the run was trained with: `make_env`, `reward` or `similarity`.
+
+    Returns:
+        The name of the dataset.
+    """
+    if find_spec("minari") is None or find_spec("h5py") is None:
+        raise ValueError("collect needs Minari: pip install 'gemax[minari]'")
+    if episodes < 1:
+        raise ValueError(f"episodes must be at least 1; got {episodes}.")
+    from gemax.integrations.minari import default_dataset_id, write_dataset
+
+    path, parts = Path(run), CustomParts(**custom)
+    loaded = load_run(path, parts)
+    config = loaded.trainer.config
+    if len(loaded.states) > 1:
+        raise ValueError(
+            f"{run} holds several policies. Collect from one of its folders: {seed_folders(config)}."
+        )
+    for message in loaded.messages:
+        log(message)
+    name = dataset_id or default_dataset_id(path, config)
+    options = EpisodeOptions(episodes, seed, max_episode_steps=max_episode_steps)
+    write_dataset(name, path, loaded, options, parts.make_env, callback, log)
+    return name

@@ -1,0 +1,154 @@
+"""Learns an intrinsic reward for agents and environments of other libraries.
+
+Observations are standardised and passed to the intrinsic reward's functions, as in `gemax train`. There are two ways to
+get rewards. `learn` returns the rewards of a whole rollout and learns from it, for agents that learn from rollouts.
+`reward_step` returns the rewards of one step without learning, for agents that need them at once; `learn` comes later.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from gemax.core.moments import Moments, init_moments, standardise, update_observation_moments
+from gemax.rewards.base import IntrinsicReward
+from gemax.types import HostArray, Metrics, Observations, Transition, Tree
+
+
+class LearnerState(NamedTuple):
+    """The state of an `IntrinsicLearner`."""
+
+    key: PRNGKeyArray
+    reward: Tree
+    """State of the intrinsic reward."""
+    centring: Moments
+    updates: Int[Array, ""]
+    """Number of rollouts learned from."""
+
+
+class IntrinsicLearner(NamedTuple):
+    """Compiled functions of an intrinsic reward."""
+
+    init: Callable[[PRNGKeyArray], LearnerState]
+    reward_step: Callable[
+        [LearnerState, Transition, Bool[np.ndarray, " envs"]], tuple[Float[Array, " envs"], LearnerState]
+    ]
+    """`reward_step(state, transitions, is_valid)`: returns the rewards of one step, and the state with the step in its
+    memory.
+
+    The reward is 0 where `is_valid` is false, which means that the environment was reset instead of stepped. All
+    rewards are 0 before the first call of `learn`, since their scale is not known yet.
+    """
+    learn: Callable[[LearnerState, Transition], tuple[Float[Array, "time envs"], LearnerState, Metrics]]
+    """`learn(state, transitions)`: returns the rewards of a rollout, the state after learning from it, and metrics."""
+    remember: Callable[[LearnerState, Transition, Bool[np.ndarray, " envs"]], LearnerState] | None
+    """`remember(state, transitions, is_valid)`: returns the state that `reward_step` would return.
+
+    None if the intrinsic reward has no memory.
+    """
+
+
+def make_learner(
+    reward: IntrinsicReward, shape: tuple[int, ...], num_envs: int, anneal_updates: int = 0
+) -> IntrinsicLearner:
+    """Returns the learner of an intrinsic reward, for observations of this shape.
+
+    Rewards are annealed linearly to zero over `anneal_updates` rollouts. If that is 0, they are not annealed.
+    """
+
+    def init(key: PRNGKeyArray) -> LearnerState:
+        key, reward_key = jax.random.split(key)
+        state = reward.init(reward_key, jnp.zeros((1, *shape)), num_envs)
+        return LearnerState(key, state, init_moments(shape), jnp.zeros((), int))
+
+    def annealing(state: LearnerState) -> Float[Array, ""]:
+        if not anneal_updates:
+            return jnp.ones(())
+        return jnp.maximum(1.0 - state.updates / anneal_updates, 0.0)
+
+    @jax.jit
+    def state_with_memory(
+        state: LearnerState, transitions: Transition, is_valid: Bool[Array, " envs"]
+    ) -> Tree:
+        if reward.remember is None:
+            return None
+        centred = standardise_transitions(state.centring, fill_invalid(transitions, is_valid))
+        return reward.remember(state.reward, centred, is_valid)
+
+    @jax.jit
+    def rewards_and_memory(state: LearnerState, transitions: Transition, is_valid: Bool[Array, " envs"]):
+        centred = standardise_transitions(state.centring, fill_invalid(transitions, is_valid))
+        rewards = reward.reward(state.reward, centred, state.key)[0]
+        rewards = jnp.where(is_valid & (state.updates > 0), annealing(state) * rewards, 0.0)
+        return rewards, state_with_memory(state, transitions, is_valid)
+
+    def reward_step(state: LearnerState, transitions: Transition, is_valid: Bool[np.ndarray, " envs"]):
+        rewards, memory = rewards_and_memory(state, transitions, is_valid)
+        # Passing the unchanged state through the compiled function would take longer than computing the rewards.
+        return rewards, state if memory is None else state._replace(reward=memory)
+
+    def remember(
+        state: LearnerState, transitions: Transition, is_valid: Bool[np.ndarray, " envs"]
+    ) -> LearnerState:
+        return state._replace(reward=state_with_memory(state, transitions, is_valid))
+
+    def learn(state: LearnerState, transitions: Transition):
+        key, reward_key = jax.random.split(state.key)
+        # The observation moments are updated first, so that a rollout is standardised with its own statistics.
+        rows = transitions.next_observation.astype(float).reshape(-1, *shape)
+        centring = update_observation_moments(state.centring, rows)
+        centring = with_shared_std(centring) if len(shape) == 3 else centring
+        centred = standardise_transitions(centring, transitions)
+        rewards, learned, metrics = reward.step(state.reward, centred, reward_key)
+        return annealing(state) * rewards, LearnerState(key, learned, centring, state.updates + 1), metrics
+
+    return IntrinsicLearner(
+        jax.jit(init), reward_step, jax.jit(learn), None if reward.remember is None else remember
+    )
+
+
+def host_transitions(action: Int[np.ndarray, "time envs"], **fields: HostArray) -> Transition:
+    """Returns transitions with the given fields. `log_prob` and `cell` are not known and set to zero."""
+    cell: HostArray = np.zeros(action.shape, np.int32)
+    host_action: HostArray = action
+    return Transition(action=host_action, log_prob=cell.astype(np.float32), cell=cell, **fields)
+
+
+def fill_invalid(transitions: Transition, is_valid: Bool[Array, " envs"]) -> Transition:
+    """Replaces the steps of invalid environments by steps of a valid one, which do not distort batch averages."""
+    source = jnp.where(is_valid, jnp.arange(len(is_valid)), jnp.argmax(is_valid))
+    return jax.tree.map(lambda field: field[:, source], transitions)
+
+
+def standardise_transitions(centring: Moments, transitions: Transition) -> Transition:
+    """Returns transitions with centred `Observations`, which intrinsic rewards take."""
+
+    def centred(observations: Shaped[Array, "time envs *shape"]) -> Observations:
+        return Observations(standardise(centring, observations.reshape(-1, *centring.mean.shape)), None)
+
+    return transitions._replace(
+        observation=centred(transitions.observation), next_observation=centred(transitions.next_observation)
+    )
+
+
+def with_shared_std(centring: Moments) -> Moments:
+    """Uses one standard deviation for all pixels, so that rarely changing pixels are not amplified."""
+    return centring._replace(variance=jnp.full_like(centring.variance, jnp.mean(centring.variance)))
+
+
+def check_finite(transitions: Transition, is_valid: Bool[np.ndarray, " envs"], when: str) -> None:
+    """Raises ValueError if an observation or a reward of a valid environment is not finite. The message has `when`."""
+    for name, values in (("observation", transitions.next_observation), ("reward", transitions.reward)):
+        if np.isfinite(values).all():
+            continue
+        is_finite = np.isfinite(values).reshape(*values.shape[:2], -1).all(axis=-1)
+        wrong = np.argwhere(~is_finite & is_valid[None])
+        if len(wrong):
+            time, env = wrong[0]
+            raise ValueError(
+                f"the {name} of environment {env} is not finite {when}, after action {transitions.action[time, env]}. "
+                "Running averages cannot recover from that: fix the environment."
+            )

@@ -1,0 +1,29 @@
+"""A network as a pair of pure functions, and the multilayer perceptron."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import flax.linen as nn
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Parameters: TypeAlias = Any
+"""A tree of arrays in plain dictionaries."""
+
+
+class Network(NamedTuple):
+    """A network as two pure functions."""
+
+    init: Callable[[PRNGKeyArray, Float[Array, "batch *features"]], Parameters]
+    """Returns initial parameters for inputs of this shape."""
+    apply: Callable[[Parameters, Float[Array, "batch *features"]], Float[Array, "batch outputs"]]
+
+
+def to_network(module: nn.Module) -> Network:
+    """Wraps a flax module."""
+    return Network(module.init, module.apply)  # pyright: ignore[reportArgumentType]
+
+
+def mlp(sizes: Sequence[int]) -> Network:
+    """Returns linear layers of these sizes with ReLU in between. The last layer is linear."""
+    hidden = [layer for size in sizes[:-1] for layer in (nn.Dense(size), nn.relu)]
+    return to_network(nn.Sequential([*hidden, nn.Dense(sizes[-1])]))

@@ -1,0 +1,97 @@
+"""Builds each method from its configuration. The rows of `registry` refer to these functions by name."""
+
+from typing import NamedTuple
+
+import optax
+
+from gemax.networks import torso, torso_and_heads
+from gemax.rewards.base import IntrinsicReward, no_reward
+from gemax.rewards.combine import ngu_rnd
+from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.gem import gem
+from gemax.rewards.negatives_episode import own_episode
+from gemax.rewards.negatives_other_envs import other_envs
+from gemax.rewards.negatives_recent import recent_episodes
+from gemax.rewards.ngu import NguSettings, ngu
+from gemax.rewards.oracle import oracle
+from gemax.rewards.rnd import RndSettings, distillation, rnd
+from gemax.rewards.similarity import PairSimilarity
+
+
+class RewardInputs(NamedTuple):
+    """Inputs of the functions below, in addition to the configuration."""
+
+    optimiser: optax.GradientTransformation
+    """Optimiser of the intrinsic reward's networks."""
+    torso_size: int
+    head_size: int
+    horizon: int
+    """Maximum number of actions per episode."""
+    num_actions: int | None = None
+    """Number of choices of an action. None if actions are not discrete."""
+    num_cells: int | None = None
+    """Number of cells that the oracle counts. None if there are none."""
+    pixels_per_cell: int | None = None
+    """See `EnvSpec.pixels_per_cell`."""
+    time_feature: int | None = None
+    """Index of the time in observation vectors, which the reward ignores. None if there is none."""
+    shortest_episode: int = 1
+    """Minimum number of actions per episode."""
+    few_envs: bool = False
+    """Whether GEM takes its negatives from recent episodes instead of other environments."""
+    similarity: PairSimilarity | None = None
+    """The Python function, if the configured similarity is `custom`."""
+
+
+def build_none(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
+    """Builds the method `none`."""
+    return no_reward()
+
+
+def build_gem(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
+    """Builds GEM. Its negatives depend on `per_episode` and on the number of environments."""
+    if config.per_episode:
+        capacity = min(config.episode_memory, inputs.horizon)
+        negatives = own_episode(config, inputs.similarity, capacity=capacity)
+    elif inputs.few_envs:
+        negatives = recent_episodes(config, inputs.similarity)
+    else:
+        negatives = other_envs(config, inputs.similarity)
+    sizes = config.embedding_size, 1
+    network = torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell)
+    return gem(network, inputs.optimiser, config, negatives, inputs.time_feature, inputs.shortest_episode)
+
+
+def build_oracle(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
+    """Builds the oracle."""
+    assert inputs.num_cells is not None
+    return oracle(inputs.num_cells, config.intrinsic_scale, config.intrinsic_shift)
+
+
+def build_rnd(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
+    """Builds RND."""
+    network = torso(inputs.torso_size, inputs.pixels_per_cell)
+    return rnd(network, inputs.optimiser, config.intrinsic_scale, RndSettings(), inputs.time_feature)
+
+
+def build_ngu(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
+    """Builds NGU."""
+    assert inputs.num_actions is not None
+    sizes = (config.embedding_size,)
+    return ngu(
+        torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell),
+        inputs.num_actions,
+        inputs.horizon,
+        inputs.optimiser,
+        config.intrinsic_scale,
+        NguSettings(),
+        inputs.time_feature,
+        inputs.shortest_episode,
+    )
+
+
+def build_ngu_rnd(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
+    """Builds NGU+RND."""
+    network = torso(inputs.torso_size, inputs.pixels_per_cell)
+    lifelong = distillation(network, inputs.optimiser, RndSettings(), inputs.time_feature)
+    return ngu_rnd(build_ngu(config, inputs), lifelong)

@@ -1,0 +1,51 @@
+"""The intrinsic-reward section of the configuration."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gemax.settings import Count, NonNegative, NonNegativeInt, Positive, TsallisIndex
+
+Method: TypeAlias = Literal["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none", "custom"]
+
+
+@dataclass(frozen=True)
+class IntrinsicConfig:
+    """The intrinsic reward. Most fields are GEM's; every method uses the scale and the learning rate."""
+
+    method: Method = "gem"
+    """Intrinsic reward. `custom` is an `IntrinsicReward` passed from Python."""
+    intrinsic_scale: NonNegative = 0.005
+    """s: standard deviation of GEM's reward. The rewards of RND and NGU are multiplied by it."""
+    intrinsic_shift: NonNegative = 0.005
+    """m: mean of GEM's reward."""
+    reward_learning_rate: Positive = 1e-3
+    """Learning rate of the intrinsic reward's networks. GEM's f and g should not learn slower than the policy."""
+    anneal_updates: NonNegativeInt = 0
+    """Anneal the intrinsic reward linearly to zero over this many updates. 0 disables annealing."""
+    hide_time: bool = True
+    """Remove the time from observation vectors that contain it. Otherwise every step looks like a new state."""
+    embedding_size: Count = 32
+    """Size of the embedding f(x)."""
+
+    similarity: Literal["learned", "exponential", "indicator", "custom"] = "learned"
+    """`learned` compares embeddings, `exponential` observations, `indicator` is 1 if equal, `custom` is for Python."""
+    similarity_scale: Positive = 1.0
+    """c of k = exp(-c ‖f(x) - f(x')‖)."""
+    alpha: TsallisIndex = 1.0
+    """Index of the Tsallis entropy. 1 is the Shannon entropy."""
+    num_negatives: NonNegativeInt = 0
+    """Negatives per state, sampled from the other half of the environments. 0 uses all states of that half."""
+    per_episode: bool = False
+    """Maximise the entropy within episodes instead of over all of them. For procedurally generated environments."""
+    episode_memory: Count = 128
+    """With `--per-episode`: number of earlier states of the episode that each state is compared with."""
+    huber_offset: NonNegative = 1.0
+    """δ of the adjacency regulariser."""
+    huber_exponent: Positive = 4.0
+    """q of the adjacency regulariser."""
+    adjacency_scale: NonNegative = 1.0
+    """C: weight of the adjacency regulariser. 0 switches it off."""
+    regularisation: NonNegative = 1e-4
+    """w_reg: weight of the embedding penalty ‖f(x)‖²."""
+    normalise: bool = True
+    """Standardise GEM's intrinsic reward before scaling and shifting it."""

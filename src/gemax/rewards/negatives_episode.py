@@ -1,0 +1,101 @@
+"""Negatives from the same episode, `per_episode`: each state is compared with its own episode so far.
+
+`alg:taco` spreads the visits of all episodes together. In procedurally generated environments, the observations of two
+episodes are never similar, so all states look distinct, whatever the policy does. Here p is the distribution of an
+episode's visits so far. The objective is the mean of ln g(x) - p_k(x) g(x) + 1 over the newest visits x at all times of
+all episodes. The bound of `thm:taco.kernel` holds for every g, so it also holds for one g that all episodes share.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gemax.core.expectation import Contrast, sampled_contrast
+from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.episode_memory import remembered_entries
+from gemax.rewards.negatives import Apply, Batch, Comparison, Negatives, Outputs, negative_power
+from gemax.rewards.similarity import PairSimilarity, pair_similarity
+from gemax.types import Transition, gather, tree_where
+
+MAX_MEMORY_SIZE = 2**25
+"""Maximum number of floats in the memory (128 MB). Every update reads all of them, and every checkpoint stores them."""
+
+
+class EpisodeMemory(NamedTuple):
+    """The last visits of each environment, oldest first."""
+
+    rows: Float[Array, "envs capacity *shape"]
+    outputs: Outputs
+    """Outputs of f and g for the rows, stored so that the reward of a single step need not recompute them."""
+    length: Int[Array, " envs"]
+    """Number of entries, counted from the newest, that belong to the current episode."""
+
+
+def own_episode(
+    config: IntrinsicConfig, custom_similarity: PairSimilarity | None = None, *, capacity: int = 128
+) -> Negatives:
+    """Returns negatives from the last `capacity` visits of the episode. All of them are used; none are sampled."""
+    if capacity < 1:
+        raise ValueError(f"capacity must be at least 1 visit of an episode; got {capacity}.")
+    similarity = pair_similarity(config, custom_similarity)
+
+    def init(apply: Apply, rows: Float[Array, "rows *shape"], num_envs: int) -> EpisodeMemory:
+        max_capacity = MAX_MEMORY_SIZE // (num_envs * math.prod(rows.shape[1:]))
+        if capacity > max_capacity:
+            raise ValueError(
+                f"episode_memory must be at most {max_capacity} for {num_envs} environments with observations of the "
+                f"shape {rows.shape[1:]}, since every update reads all of it; got {capacity}."
+            )
+        empty = jnp.zeros((num_envs, capacity, *rows.shape[1:]))
+        return EpisodeMemory(empty, apply_to_memory(apply, empty), jnp.zeros(num_envs, jnp.int32))
+
+    def extend(memory: EpisodeMemory, outputs: Outputs, transitions: Transition):
+        """Appends the rollout. Returns the outputs of all entries, the mask of negatives and the memory."""
+        observations, num_envs = transitions.next_observation, transitions.reward.shape[1]
+
+        def append(old: Array, rows: Array) -> Array:
+            new = gather(observations, rows.reshape(rows.shape[0], -1), num_envs).swapaxes(0, 1)
+            return jnp.concatenate([old, new.reshape(*new.shape[:2], *old.shape[2:])], axis=1)
+
+        rows = append(memory.rows, observations.rows)
+        entries = jax.tree.map(append, memory.outputs, outputs)
+        is_negative = remembered_entries(transitions.is_first, memory.length, capacity)
+        length = jnp.sum(is_negative[:, -1], axis=-1, dtype=memory.length.dtype)
+        kept_rows, kept_outputs = jax.tree.map(lambda leaf: leaf[:, -capacity:], (rows, entries))
+        return entries, is_negative, EpisodeMemory(kept_rows, kept_outputs, length)
+
+    def compare(memory: EpisodeMemory, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
+        entries, is_negative, memory = extend(memory, outputs, transitions)
+        log_g = entries.log_g[:, capacity:].reshape(-1)
+        return Comparison((Batch(log_g, contrast(entries, is_negative)),), memory)
+
+    def contrast(entries: Outputs, is_negative: Bool[Array, "envs time entries"]) -> Contrast:
+        """Returns the expectations over the negatives of each step, in order of environment and time."""
+        num_steps = is_negative.shape[1]
+        matrix = jax.vmap(lambda points: similarity(points[-num_steps:], points))(entries.embedding)
+        power = jnp.broadcast_to(negative_power(entries.log_g, config.alpha)[:, None], is_negative.shape)
+        # A non-finite observation must not affect the rewards of the others.
+        is_negative = is_negative & jnp.isfinite(entries.log_g)[:, None]
+        return sampled_contrast(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in (matrix, power, is_negative)))
+
+    def by_step(values: list[Array], comparison: Comparison, transitions: Transition) -> Array:
+        return values[0].reshape(transitions.reward.shape[::-1]).T
+
+    def refresh(memory: EpisodeMemory, apply: Apply) -> EpisodeMemory:
+        return memory._replace(outputs=apply_to_memory(apply, memory.rows))
+
+    def remember(
+        memory: EpisodeMemory, outputs: Outputs, transitions: Transition, is_valid: Bool[Array, " envs"]
+    ):
+        return tree_where(is_valid, extend(memory, outputs, transitions)[2], memory)
+
+    return Negatives(init, compare, by_step, refresh, remember)
+
+
+def apply_to_memory(apply: Apply, rows: Float[Array, "envs capacity *shape"]) -> Outputs:
+    """Returns the outputs of f and g for all rows, [envs, capacity, ...]."""
+    outputs = apply(rows.reshape(-1, *rows.shape[2:]))
+    return jax.tree.map(lambda leaf: leaf.reshape(*rows.shape[:2], *leaf.shape[1:]), outputs)

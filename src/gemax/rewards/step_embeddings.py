@@ -1,0 +1,53 @@
+"""Embeddings of the observations before each step, for losses over consecutive states.
+
+Within an episode, the observation of a step is the next observation of the previous step. So only the first
+observations of episodes have to be embedded in addition to the next observations, which takes about half of the time.
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gemax.types import Transition, gather
+
+
+def embeddings_before(
+    embed: Callable[[Float[Array, "rows *shape"]], Float[Array, "rows D"]],
+    next_embeddings: Float[Array, "rows D"],
+    transitions: Transition,
+    shortest_episode: int = 1,
+) -> Float[Array, "time envs D"]:
+    """Returns f(x_t) of each step, given f(x_t+1) for the rows of the next observations.
+
+    If an episode has fewer actions than `shortest_episode`, the result is NaN.
+    """
+    num_steps, num_envs = transitions.reward.shape
+    if transitions.observation.row_index is not None:
+        # Observations and next observations are rows of the same table.
+        return gather(transitions.observation, next_embeddings, num_envs)
+    slots = max_starts(num_steps, shortest_episode)
+    if 2 * slots > num_steps:
+        return gather(transitions.observation, embed(transitions.observation.rows), num_envs)
+    is_start = transitions.is_first.at[0].set(True)
+    # The i-th start of each environment has slot i, other steps have -1. Gather and select are faster than scatter.
+    slot = jnp.where(is_start, jnp.cumsum(is_start, axis=0) - 1, -1)
+    in_slot = slot[None] == jnp.arange(slots)[:, None, None]
+    rows = transitions.observation.rows
+    by_time = rows.reshape(num_steps, num_envs, *rows.shape[1:])
+    first_rows = by_time[jnp.argmax(in_slot, axis=1), jnp.arange(num_envs)[None]]
+    starts = embed(first_rows.reshape(-1, *rows.shape[1:])).reshape(slots, num_envs, -1)
+    # The first step is a start, so the value before it does not matter.
+    before = jnp.concatenate([next_embeddings[:num_envs], next_embeddings[:-num_envs]])
+    before = before.reshape(num_steps, num_envs, -1)
+    for index in range(slots):
+        before = jnp.where(in_slot[index, ..., None], starts[index][None], before)
+    return jnp.where(jnp.any(slot >= slots), jnp.nan, before)
+
+
+def max_starts(num_steps: int, shortest_episode: int) -> int:
+    """Returns the maximum number of starts per environment: its first step, and each step after a reset."""
+    if num_steps < 2:
+        return num_steps
+    # The first reset may come right after the first step, the others after each shortest episode.
+    return 2 + (num_steps - 2) // shortest_episode

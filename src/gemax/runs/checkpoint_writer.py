@@ -1,0 +1,76 @@
+"""Writes the checkpoints of a run. A full disk stops the run only at the last checkpoint."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from gemax.errors import CheckpointError
+from gemax.runs.checkpoints import save_checkpoint
+from gemax.runs.provenance import provenance
+from gemax.runs.run_directory import RunDirectory
+from gemax.training.config import Config
+from gemax.training.learn import Trainer
+from gemax.training.loop import state_shapes
+from gemax.training.state import TrainState
+
+
+def update_reached(state: TrainState) -> int:
+    """Returns the number of updates done. Of several seeds, it is the largest: frozen seeds do not advance."""
+    return int(np.max(state.update))
+
+
+def save(run: RunDirectory, config: Config, state: TrainState, seconds: float) -> None:
+    """Saves the state, the training time so far and the provenance."""
+    metadata = {"seconds": seconds, **provenance()}
+    save_checkpoint(run.checkpoints, update_reached(state), state, metadata, config.run.keep_checkpoints)
+
+
+def save_last(run: RunDirectory, config: Config, state: TrainState, seconds: float) -> None:
+    """Saves the final state.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be written.
+    """
+    try:
+        save(run, config, state, seconds)
+    except OSError as error:
+        raise CheckpointError(
+            f"{_failure(run, state, error)} Earlier checkpoints are kept: free some space and resume."
+        ) from error
+
+
+def save_or_warn(
+    run: RunDirectory, config: Config, state: TrainState, seconds: float, log: Callable[[str], None]
+) -> None:
+    """Saves the state, or logs a warning if the disk is full. The previous checkpoint is kept."""
+    try:
+        save(run, config, state, seconds)
+    except OSError as error:
+        log(f"Warning: {_failure(run, state, error)} Training continues without it.")
+
+
+def bytes_needed(trainer: Trainer) -> int:
+    """Returns the disk space for the checkpoints that a run keeps, and for one more that is being written.
+
+    Several seeds also get one checkpoint each at the end. Together these are as large as one checkpoint of all seeds.
+    """
+    leaves = jax.tree.leaves(state_shapes(trainer))
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    return size * (trainer.config.run.keep_checkpoints + 1 + (trainer.config.run.seeds > 1))
+
+
+def rounding_warnings(metadata: dict[str, Any]) -> list[str]:
+    """Returns a warning for each difference to the machine of a checkpoint that changes rounding errors."""
+    now = provenance()
+    return [
+        f"Not bit-exact: the checkpoint was written with {name} {metadata.get(name)}, this is {now[name]}."
+        for name in ("jax", "jaxlib", "cores")
+        if metadata.get(name) != now[name]
+    ]
+
+
+def _failure(run: RunDirectory, state: TrainState, error: OSError) -> str:
+    return f"the checkpoint of update {update_reached(state)} could not be written to {run.checkpoints}: {error}."

@@ -1,0 +1,101 @@
+"""Writes the metrics of every compiled call to files and sinks, and logs warnings."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gemax.runs.collapse_monitor import CollapseMonitor
+from gemax.runs.metrics_file import append_metrics
+from gemax.runs.run_directory import RunDirectory
+from gemax.runs.sinks import Sink
+from gemax.runs.summary import Line, is_solved
+from gemax.training.config import Config
+from gemax.training.learn import Trainer
+from gemax.training.nonfinite import is_frozen, nonfinite_message, nonfinite_names
+from gemax.training.state import TrainState
+from gemax.types import EnvSpec
+
+
+class MetricLogger:
+    """Writes the metrics of all seeds, and logs warnings.
+
+    Args:
+        trainer: The parts of the run.
+        seeds: Directory of each seed. For a single seed it is the run directory, which only the sink writes to.
+        sink: Receives the metrics of the run. For several seeds, they are the mean over seeds.
+        ceiling: Maximum visitation entropy, if it is known.
+        log: Called with warnings.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        seeds: dict[int, RunDirectory],
+        sink: Sink,
+        ceiling: float | None,
+        log: Callable[[str], None],
+    ) -> None:
+        self._trainer, self._seeds, self._sink = trainer, seeds, sink
+        self._ceiling, self._log = ceiling, log
+        self._monitors = {seed: CollapseMonitor() for seed in seeds}
+
+    def write(self, state: TrainState, seconds: float, metrics: list[dict[str, float] | None]) -> Line:
+        """Writes the metrics of one compiled call, given per seed. Returns the line of the whole run."""
+        config = self._trainer.config
+        updates = np.atleast_1d(np.asarray(state.update))
+        lines = {
+            seed: metrics_line(config, int(update), seconds, values, self._ceiling)
+            for seed, update, values in zip(self._seeds, updates, metrics, strict=True)
+            if values is not None
+        }
+        if config.run.seeds == 1:
+            run_line = lines[config.run.seed]
+        else:
+            for seed, line in lines.items():
+                append_metrics(self._seeds[seed].metrics, line["update"], line)
+            active = [line for line in lines.values() if not is_frozen(line)]
+            run_line = mean_line(self._trainer.spec, active)
+        self._sink.write(run_line["update"], run_line)
+        for seed, line in lines.items():
+            self._warn(seed, line)
+        return run_line
+
+    def _warn(self, seed: int, line: Line) -> None:
+        if is_frozen(line):
+            reason = nonfinite_message(line["update"], nonfinite_names(line))
+            self._log(f"Seed {seed} is frozen: {reason}. The other seeds continue.")
+            return
+        where = f"Warning at update {line['update']}"
+        if self._trainer.config.run.seeds > 1:
+            where += f", seed {seed}"
+        for warning in self._monitors[seed].new_warnings(line):
+            self._log(f"{where}: {warning}")
+
+
+def metrics_line(
+    config: Config, update: int, seconds: float, metrics: dict[str, float], ceiling: float | None
+) -> Line:
+    """Returns the line of `metrics.jsonl` for an update. The return is None before an episode has ended."""
+    line: Line = {
+        "update": update,
+        "frames": update * config.frames_per_update,
+        "seconds": round(seconds, 3),
+        **metrics,
+    }
+    if not metrics["episodes"]:
+        line["return"] = None
+    if ceiling is not None:
+        line["entropy_share"] = metrics["visitation_entropy"] / ceiling
+    return line
+
+
+def mean_line(spec: EnvSpec, lines: list[Line]) -> Line:
+    """Returns the mean over seeds at the same update, with the number of seeds that have solved the environment."""
+    means = {name: _mean([line[name] for line in lines]) for name in lines[0]}
+    same = {name: lines[0][name] for name in ("update", "frames", "seconds")}
+    return means | same | {"seeds": len(lines), "seeds_solved": sum(is_solved(spec, line) for line in lines)}
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

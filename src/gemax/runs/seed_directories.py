@@ -1,0 +1,60 @@
+"""The directories of a run: one for the run and, with several seeds, one subdirectory per seed."""
+
+import re
+from pathlib import Path
+
+from gemax.envs.registry import GYM_PREFIX
+from gemax.runs.paths import check_writable, free_path
+from gemax.runs.run_directory import RunDirectory, check_no_run, open_nested_run
+from gemax.training.config import Config
+
+
+def new_run_path(config: Config, out: Path | None) -> Path:
+    """Returns the directory of a new run, by default runs/ENV-METHOD-SEED.
+
+    Raises:
+        ValueError: The directory or one of its seed directories already holds a run.
+        OSError: The directory is not writable.
+    """
+    path = free_path(Path("runs"), default_name(config)) if out is None else out
+    check_writable(path)
+    check_no_run(path)
+    if config.run.seeds > 1:
+        for seed in config.all_seeds:
+            check_no_run(path / _folder(seed))
+    return path
+
+
+def default_name(config: Config) -> str:
+    """Returns the default name of a run directory."""
+    last = "" if config.run.seeds == 1 else f"-to-{config.all_seeds[-1]}"
+    # Gymnasium ids contain characters that folder names must not have.
+    env = re.sub(r"[^\w.-]+", "-", config.env.env_id.removeprefix(GYM_PREFIX))
+    return f"{env}-{config.intrinsic.method}-{config.run.seed}{last}"
+
+
+def check_not_grouped(path: Path, config: Config) -> None:
+    """Refuses to resume one seed of several that were trained together."""
+    if config.run.grouped:
+        raise ValueError(
+            f"{path} was trained together with other seeds. Resume them all: `gemax resume {path.parent}`."
+        )
+
+
+def open_seed_directories(run: RunDirectory, config: Config) -> dict[int, RunDirectory]:
+    """Returns the directory of each seed. A single seed uses the run directory; others are created in it if needed."""
+    if config.run.seeds == 1:
+        return {config.run.seed: run}
+    return {
+        seed: open_nested_run(run, _folder(seed), config.replace(seed=seed, seeds=1, grouped=True).to_json())
+        for seed in config.all_seeds
+    }
+
+
+def seed_folders(config: Config) -> str:
+    """Returns the folder names of all seeds, as text for messages."""
+    return ", ".join(map(_folder, config.all_seeds))
+
+
+def _folder(seed: int) -> str:
+    return f"seed-{seed}"

@@ -1,0 +1,77 @@
+"""Checks of settings. The type of a field declares its allowed values and bounds."""
+
+import difflib
+import importlib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+
+
+def check_count(name: str, value: int) -> None:
+    """Raises a ValueError for numbers below 1."""
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1; got {value}.")
+
+
+def check_alpha(name: str, value: float) -> None:
+    """Raises a ValueError for a Tsallis index of 2 or more, for which the objective has no maximum."""
+    if not value < 2:
+        raise ValueError(f"{name} must be below 2, where 1 is Shannon; got {value}.")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raises a ValueError for zero, negative and non-finite numbers."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite; got {value}.")
+
+
+def check_nonnegative(name: str, value: float) -> None:
+    """Raises a ValueError for negative and non-finite numbers."""
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be zero or more, and finite; got {value}.")
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raises a ValueError for numbers outside of [0, 1]."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie in [0, 1]; got {value}.")
+
+
+Count: TypeAlias = Annotated[int, check_count]
+NonNegativeInt: TypeAlias = Annotated[int, check_nonnegative]
+NonNegative: TypeAlias = Annotated[float, check_nonnegative]
+Positive: TypeAlias = Annotated[float, check_positive]
+Fraction: TypeAlias = Annotated[float, check_fraction]
+TsallisIndex: TypeAlias = Annotated[float, check_alpha]
+
+
+def check_fields(settings: Any) -> None:
+    """Checks every field of a dataclass against its type: allowed values of a `Literal`, bounds of an `Annotated`.
+
+    Raises:
+        ValueError: A field has a value that its type does not allow.
+    """
+    for name, hint in get_type_hints(type(settings), include_extras=True).items():
+        value = getattr(settings, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}.")
+        for check in getattr(hint, "__metadata__", ()):
+            check(name, value)
+
+
+def field_names(settings: type) -> list[str]:
+    """Returns the names of a dataclass's fields, in order."""
+    return [field.name for field in fields(settings)]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns a suggestion for the end of an error message, or an empty string."""
+    matches = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {matches[0]}?" if matches else ""
+
+
+def import_function(package: str, path: str) -> Callable[..., Any]:
+    """Imports the function `module:function` of a package."""
+    module, _, function = path.partition(":")
+    return getattr(importlib.import_module(f"{package}.{module}"), function)

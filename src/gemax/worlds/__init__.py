@@ -1,1 +1,0 @@
-"""Worlds to explore: pure functions of JAX, to be compiled, vectorised and scanned."""

@@ -1,0 +1,129 @@
+"""GEM with negatives from the same episode."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gemax.core.objective import log_g_of
+from gemax.networks import torso_and_heads
+from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.gem import gem
+from gemax.rewards.negatives_episode import own_episode
+from gemax.testing import example_transitions, slice_steps, without_table
+
+SIZE, CAPACITY, TIME = 4, 20, 12
+NETWORK = torso_and_heads(16, 8, (SIZE, 1))
+CONFIG = IntrinsicConfig(intrinsic_scale=1.0, normalise=False, embedding_size=SIZE)
+ROWS = jax.random.normal(jax.random.key(0), (10, 3))
+KEY = jax.random.key(0)
+
+
+def build(capacity=CAPACITY, learning_rate=0.1):
+    method = gem(NETWORK, optax.sgd(learning_rate), CONFIG, own_episode(CONFIG, capacity=capacity))
+    return method._replace(
+        reward=jax.jit(method.reward), step=jax.jit(method.step), remember=jax.jit(method.remember)
+    )
+
+
+def initial_state(method, num_envs=2):
+    return method.init(jax.random.key(1), ROWS, num_envs)
+
+
+def reference(parameters, transitions, capacity=CAPACITY):
+    """Returns the reward of each step, pair by pair in NumPy."""
+    outputs = np.asarray(NETWORK.apply(parameters, ROWS))
+    g = np.exp(np.asarray(log_g_of(jnp.asarray(outputs[:, SIZE]))))
+    row, is_first = np.asarray(transitions.next_observation.row_index), np.asarray(transitions.is_first)
+    reward = np.zeros(row.shape)
+    for env in range(row.shape[1]):
+        visits = []
+        for time in range(row.shape[0]):
+            x = row[time, env]
+            visits = [*([] if is_first[time, env] else visits), x][-capacity:]
+            k = np.exp(-np.linalg.norm(outputs[x, :SIZE] - outputs[visits, :SIZE], axis=1))
+            reward[time, env] = 1 + np.log(g[x]) - np.mean(k * (g[x] + g[visits]))
+    return reward
+
+
+@pytest.mark.parametrize("capacity", [CAPACITY, 3])
+def test_reward_equals_the_paper_with_the_episode_so_far_as_negatives(capacity):
+    method, transitions = build(capacity=capacity), example_transitions(3, ROWS, 5, TIME)
+    state = initial_state(method, 5)
+    expected = reference(state.parameters, transitions, capacity)
+    np.testing.assert_allclose(method.reward(state, transitions, KEY), expected, rtol=2e-5, atol=1e-5)
+    plain = method.reward(state, without_table(transitions), KEY)
+    np.testing.assert_allclose(plain, expected, rtol=2e-5, atol=1e-5)
+
+
+def test_rewards_do_not_depend_on_how_an_episode_is_cut_into_rollouts():
+    method, transitions = build(learning_rate=0.0), example_transitions(3, ROWS, 2, TIME)
+    state = initial_state(method)
+    whole = method.reward(state, transitions, KEY)
+    first, after, _ = method.step(state, slice_steps(transitions, 0, 5), KEY)
+    then = method.reward(after, slice_steps(transitions, 5, TIME), KEY)
+    np.testing.assert_allclose(jnp.concatenate([first, then]), whole, rtol=1e-5, atol=1e-6)
+    one_by_one = []
+    for time in range(TIME):
+        one_by_one.append(method.reward(state, slice_steps(transitions, time, time + 1), KEY))
+        state = method.remember(state, slice_steps(transitions, time, time + 1), jnp.ones(2, bool))
+    np.testing.assert_allclose(jnp.concatenate(one_by_one), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_remember_gives_the_same_memory_as_step():
+    method, transitions = build(learning_rate=0.0, capacity=7), example_transitions(3, ROWS, 2, TIME)
+    state = remembered = initial_state(method)
+    _, learned, _ = method.step(state, transitions, KEY)
+    for time in range(TIME):
+        remembered = method.remember(remembered, slice_steps(transitions, time, time + 1), jnp.ones(2, bool))
+    np.testing.assert_array_equal(remembered.memory.rows, learned.memory.rows)
+    np.testing.assert_array_equal(remembered.memory.length, learned.memory.length)
+    np.testing.assert_allclose(remembered.memory.outputs.log_g, learned.memory.outputs.log_g, atol=1e-5)
+
+
+def test_invalid_steps_are_not_remembered():
+    method, transitions = build(), example_transitions(3, ROWS, 2, 1)
+    state = initial_state(method)
+    after = method.remember(state, transitions, jnp.asarray([True, False]))
+    assert after.memory.length.tolist() == [1, 0]
+    np.testing.assert_array_equal(after.memory.rows[1], state.memory.rows[1])
+
+
+def test_environments_are_independent():
+    method, transitions = build(), example_transitions(3, ROWS, 2, TIME)
+    state = initial_state(method)
+    moved = transitions._replace(
+        next_observation=transitions.next_observation._replace(
+            row_index=transitions.next_observation.row_index.at[:, 1].set(0)
+        )
+    )
+    before, after = (method.reward(state, steps, KEY) for steps in (transitions, moved))
+    np.testing.assert_array_equal(before[:, 0], after[:, 0])
+    assert not np.allclose(before[:, 1], after[:, 1])
+
+
+def test_episodes_with_many_states_have_higher_rewards_than_episodes_that_stay_in_one():
+    method, transitions = build(learning_rate=0.01), example_transitions(3, ROWS, 2, 10)
+    row = jnp.stack([jnp.arange(10), jnp.zeros(10, int)], axis=1)
+    is_first = jnp.zeros((10, 2), bool).at[0].set(True)
+    transitions = transitions._replace(
+        next_observation=transitions.next_observation._replace(row_index=row), is_first=is_first
+    )
+    state = initial_state(method)
+    for _ in range(100):
+        reward, state, _ = method.step(state, transitions, KEY)
+    many_states, one_state = reward[1:].mean(axis=0)
+    assert many_states > one_state + 0.5
+
+
+def test_a_memory_that_is_too_large_is_refused():
+    with pytest.raises(
+        ValueError, match=r"episode_memory must be at most 1048 for 32 environments with .* \(1000,\)"
+    ):
+        build(capacity=1049).init(KEY, jnp.zeros((1, 1000)), 32)
+
+
+def test_a_capacity_below_one_is_refused():
+    with pytest.raises(ValueError, match="capacity must be at least 1"):
+        own_episode(CONFIG, capacity=0)

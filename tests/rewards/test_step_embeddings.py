@@ -1,0 +1,94 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gemax.rewards.step_embeddings import embeddings_before, max_starts
+from gemax.types import Observations, Transition
+
+TIME, ENVS, SHORTEST = 12, 5, 6
+WEIGHT = jax.random.normal(jax.random.key(9), (3, 4))
+
+
+def embed(weight, rows):
+    return jnp.tanh(rows @ weight)
+
+
+def consecutive_transitions(is_first, seed=0):
+    """Returns steps whose observation is the next observation before, except at the start of an episode."""
+    generator = np.random.default_rng(seed)
+    next_observation, observation = generator.normal(size=(2, *is_first.shape, 3)).astype(np.float32)
+    observation[1:] = np.where(is_first[1:, :, None], observation[1:], next_observation[:-1])
+    nothing, never = jnp.zeros(is_first.shape), jnp.zeros(is_first.shape, bool)
+    action = jnp.zeros(is_first.shape, int)
+    return Transition(
+        Observations(jnp.asarray(observation.reshape(-1, 3)), None),
+        Observations(jnp.asarray(next_observation.reshape(-1, 3)), None),
+        action,
+        nothing,
+        nothing,
+        never,
+        never,
+        jnp.asarray(is_first),
+        action,
+    )
+
+
+def resets_at(*times_of_envs):
+    is_first = np.zeros((TIME, len(times_of_envs)), bool)
+    for env, times in enumerate(times_of_envs):
+        is_first[list(times), env] = True
+    return is_first
+
+
+def before(weight, transitions, shortest_episode):
+    next_observation = embed(weight, transitions.next_observation.rows)
+    return embeddings_before(
+        lambda rows: embed(weight, rows), next_observation, transitions, shortest_episode
+    )
+
+
+RESETS = {
+    "none": resets_at((), (), (), (), ()),
+    "all at the same time": resets_at(*[(4,)] * ENVS),
+    "as often as possible": resets_at((1, 7), (0, 6), (5, 11), (3,), ()),
+}
+
+
+@pytest.mark.parametrize("is_first", RESETS.values(), ids=RESETS)
+def test_embeddings_of_the_step_before_equal_those_of_the_observations(is_first):
+    transitions = consecutive_transitions(is_first)
+    target = jax.random.normal(jax.random.key(1), (TIME, ENVS, 4))
+
+    def value(weight, shortest_episode):
+        return jnp.sum(target * before(weight, transitions, shortest_episode))
+
+    expected = embed(WEIGHT, transitions.observation.rows).reshape(TIME, ENVS, -1)
+    np.testing.assert_array_equal(before(WEIGHT, transitions, SHORTEST), expected)
+    shifted, embedded = (jax.grad(value)(WEIGHT, shortest) for shortest in (SHORTEST, 1))
+    np.testing.assert_allclose(shifted, embedded, rtol=1e-5, atol=1e-5)
+
+
+def test_only_first_observations_are_embedded():
+    sizes = []
+
+    def count(rows):
+        sizes.append(rows.shape[0])
+        return rows
+
+    transitions = consecutive_transitions(RESETS["none"])
+    for shortest in (SHORTEST, 1):
+        embeddings_before(count, transitions.next_observation.rows, transitions, shortest)
+    assert sizes == [3 * ENVS, TIME * ENVS]
+
+
+def test_an_episode_that_is_too_short_gives_nan():
+    transitions = consecutive_transitions(resets_at((1, 3, 5), (), (), (), ()))
+    assert jnp.isnan(before(WEIGHT, transitions, SHORTEST)).all()
+
+
+@pytest.mark.parametrize("num_steps", [1, 2, 3, 7, 8, 9, 20])
+@pytest.mark.parametrize("shortest", [1, 2, 6, 30])
+def test_max_starts_equals_a_count_of_the_earliest_resets(num_steps, shortest):
+    resets = range(1, num_steps, shortest)
+    assert max_starts(num_steps, shortest) == 1 + len(resets)

@@ -1,0 +1,236 @@
+from functools import partial
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gemax.envs.registry import ENVS
+from gemax.rewards.config import IntrinsicConfig
+from gemax.training.assemble import assemble
+from gemax.training.collector import EpisodeOptions
+from gemax.training.compiled import updates_per_call
+from gemax.training.learn import initial_state, intrinsic_weight, learn
+from gemax.training.loop import initial_states, train
+from gemax.training.observations import ObservationTable
+from gemax.training.presets import configure
+from gemax.training.rollout import collect, reset_actor
+from gemax.training.state import NUM_RETURNS, RunningStatistics, count_returns, mean_return
+from gemax.types import ends
+
+SMALL = {
+    "num_envs": 8, "unroll_length": 6, "unroll_period": 6, "lstm_size": 8, "torso_size": 16, "head_size": 8,
+    "embedding_size": 4, "updates_per_call": 2, "updates": 4,
+}  # fmt: skip
+
+
+METHODS = [name for name in get_args(IntrinsicConfig.__annotations__["method"]) if name != "custom"]
+
+
+def small(env="two-rooms", **changes):
+    return configure(env, **{**SMALL, **changes})
+
+
+@pytest.fixture(scope="module")
+def trainer():
+    """2-Rooms, for all who do not care about numbers. It learns slowly, so that rounding stays as small as it is."""
+    return assemble(small(reward_learning_rate=1e-5, learning_rate=1e-5))
+
+
+@pytest.fixture(scope="module")
+def init(trainer):
+    return jax.jit(partial(initial_state, trainer))
+
+
+@pytest.fixture(scope="module")
+def learn_once(trainer):
+    return jax.jit(partial(trainer.collector.update, trainer))
+
+
+@pytest.fixture(scope="module")
+def state(init):
+    return init(jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    "env",
+    # One with a table, one with noise, one with vectors; the others take the same ways.
+    ["two-keys", "two-rooms-noisy", "mountain-car"]
+    + [
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("two-rooms", "sixteen-leaves", "cartpole-swingup")
+    ],
+)
+def test_every_environment_trains(env):
+    trainer = assemble(small(env))
+    states = list(train(trainer, initial_states(trainer)))
+    assert len(states) == 2
+    state, (metrics,) = states[-1]
+    assert int(state.update) == 4
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.parameters))
+
+
+@pytest.mark.parametrize("env", ENVS)
+def test_an_update_keeps_all_types_so_that_it_is_compiled_once(env):
+    trainer = assemble(small(env))
+    before = jax.eval_shape(partial(initial_state, trainer), jax.random.key(0))
+    after, _ = jax.eval_shape(partial(trainer.collector.update, trainer), before)
+    assert types_of(after) == types_of(before)
+
+
+def types_of(tree):
+    return [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize(
+    "method",
+    # NGU+RND goes the ways of NGU and of RND.
+    [
+        pytest.param(method, marks=[] if method in ("gem", "ngu-rnd") else pytest.mark.slow)
+        for method in METHODS
+    ],
+)
+def test_every_method_trains_with_overlapping_unrolls(method):
+    trainer = assemble(small(method=method, unroll_length=9, unroll_period=4))
+    state, (metrics,) = list(train(trainer, initial_states(trainer)))[-1]
+    assert state.window.transitions.action.shape == (5, 8)
+    assert state.window.transitions.is_valid.all()
+    assert np.isfinite(metrics["agent_loss"])
+
+
+def test_updates_with_and_without_the_observation_table_agree(trainer, state, learn_once):
+    plain = trainer._replace(table=ObservationTable(None))
+    plain_state = initial_states(plain)
+    jax.tree.map(np.testing.assert_array_equal, state.parameters, plain_state.parameters)
+    fast, fast_metrics = learn_once(state)
+    slow, slow_metrics = jax.jit(partial(plain.collector.update, plain))(plain_state)
+    np.testing.assert_array_equal(fast.actor.env.state_index, slow.actor.env.state_index)
+    for name, value in fast_metrics.items():
+        np.testing.assert_allclose(value, slow_metrics[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_collected_transitions_follow_one_another(trainer, state):
+    env = trainer.collector.env
+    actor = reset_actor(env, trainer, 8, jax.random.key(1))
+    after, steps = collect(env, trainer, state, actor, 70, jax.random.key(2))
+    ended = np.asarray(ends(steps))
+    assert ended.sum() >= 16
+    # The next observation is seen by the following step, except after an end.
+    continues = ~ended[:-1]
+    np.testing.assert_array_equal(
+        np.asarray(steps.observation)[1:][continues], np.asarray(steps.next_observation)[:-1][continues]
+    )
+    np.testing.assert_array_equal(np.asarray(steps.is_first)[1:], ended[:-1])
+    np.testing.assert_array_equal(np.asarray(steps.inputs.time)[1:][ended[:-1]], 0)
+    assert (np.asarray(steps.inputs.previous_action)[1:][ended[:-1]] == 5).all()
+    np.testing.assert_array_equal(
+        np.asarray(steps.inputs.previous_action)[1:][continues], np.asarray(steps.action)[:-1][continues]
+    )
+    transitions = trainer.table.look_up(trainer.centring, steps)
+    cells = np.asarray(trainer.finite.model.cell)
+    first_state_of_row = {
+        int(row): i for i, row in reversed(list(enumerate(trainer.finite.observation_of_state)))
+    }
+    row = np.asarray(transitions.next_observation.row_index)[3, 2]
+    assert cells[first_state_of_row[int(row)]] == np.asarray(transitions.cell)[3, 2]
+    assert after.is_first.shape == (8,)
+
+
+def test_a_seed_determines_the_run(init, learn_once):
+    (one, metrics), (same, same_metrics), (other, _) = (
+        learn_once(init(jax.random.key(seed))) for seed in (3, 3, 4)
+    )
+    assert {name: float(value) for name, value in metrics.items()} == {
+        name: float(value) for name, value in same_metrics.items()
+    }
+    jax.tree.map(np.testing.assert_array_equal, one.parameters, same.parameters)
+    pairs = zip(jax.tree.leaves(one.parameters), jax.tree.leaves(other.parameters), strict=True)
+    assert any((a != b).any() for a, b in pairs)
+
+
+def test_reward_free_training_ignores_the_extrinsic_reward():
+    trainer = assemble(small("mountain-car", reward_free=True))
+    state = initial_states(trainer)
+    _, steps = jax.jit(
+        lambda state: collect(trainer.collector.env, trainer, state, state.actor, 6, state.key)
+    )(state)
+    learn_from = jax.jit(lambda steps: learn(trainer, state, steps, jax.random.key(0))[0])
+    following, larger = learn_from(steps), learn_from(steps._replace(reward=steps.reward * 100))
+    jax.tree.map(np.testing.assert_array_equal, following.parameters, larger.parameters)
+
+
+def test_intrinsic_reward_can_be_annealed_to_zero():
+    config = small(anneal_updates=100)
+    weights = [float(intrinsic_weight(config, jnp.asarray(update))) for update in (0, 50, 100, 200)]
+    np.testing.assert_allclose(weights, [1.0, 0.5, 0.0, 0.0])
+    assert intrinsic_weight(small(), jnp.asarray(10**6)) == 1
+
+
+def test_with_policy_every_2_the_policy_trains_in_every_second_update_only():
+    trainer = assemble(small(policy_every=2))
+    learn_once = jax.jit(partial(trainer.collector.update, trainer))
+    start = initial_states(trainer)
+    first, first_metrics = learn_once(start)
+    second, second_metrics = learn_once(first)
+    moved = [
+        max(float(jnp.abs(a - b).max()) for a, b in zip(*map(jax.tree.leaves, pair), strict=True))
+        for pair in (
+            (start.parameters, first.parameters),
+            (first.parameters, second.parameters),
+            (first.reward.parameters, second.reward.parameters),
+        )
+    ]
+    assert [size > 0 for size in moved] == [False, True, True]
+    assert np.isnan(first_metrics["agent_loss"])
+    assert np.isfinite(second_metrics["agent_loss"])
+
+
+def test_updates_that_are_not_finite_are_skipped_and_change_no_state(state, learn_once):
+    poisoned = jax.tree.map(lambda leaf: leaf * jnp.nan, state.reward.parameters)
+    state = state._replace(reward=state.reward._replace(parameters=poisoned))
+    after, metrics = learn_once(state)
+    assert metrics["skipped_updates"] == 2  # f and g, and the agent, whose reward was NaN
+    assert metrics["consecutive_nonfinite"] == 1
+    jax.tree.map(np.testing.assert_array_equal, state.parameters, after.parameters)
+    assert np.isfinite(after.reward.normaliser.mean)
+
+
+def test_the_ring_buffer_holds_the_last_returns():
+    statistics = RunningStatistics(jnp.zeros(1), jnp.zeros(NUM_RETURNS), jnp.zeros((), int))
+    rng, truth = np.random.default_rng(0), []
+    for _ in range(30):
+        returns, ended = rng.normal(size=(10, 8)).astype(np.float32), rng.uniform(size=(10, 8)) < 0.6
+        truth += returns[ended].tolist()
+        statistics = count_returns(statistics, jnp.asarray(returns), jnp.asarray(ended))
+        np.testing.assert_allclose(mean_return(statistics), np.mean(truth[-NUM_RETURNS:]), atol=1e-5)
+    assert len(truth) > NUM_RETURNS
+    assert int(statistics.num_returns) == len(truth)
+
+
+def test_evaluation_runs_whole_episodes_of_the_frozen_policy(trainer, state):
+    evaluate = partial(trainer.collector.evaluate, trainer, state)
+    evaluation = evaluate(EpisodeOptions(100))
+    assert evaluation.returns.shape == (100,)
+    np.testing.assert_array_equal(evaluation.visits.sum(axis=1), evaluation.lengths)
+    assert evaluation.lengths.max() == 30
+    again = evaluate(EpisodeOptions(100))
+    np.testing.assert_array_equal(evaluation.visits, again.visits)
+    greedy = evaluate(EpisodeOptions(50, greedy=True))
+    assert len(np.unique(greedy.visits, axis=0)) == 1  # one start, one goal: always the same episode
+
+
+@pytest.mark.parametrize(
+    ("updates", "at_most", "expected"), [(600, 10, 10), (7, 10, 7), (22, 10, 2), (13, 10, 1)]
+)
+def test_updates_per_call_divide_the_run(updates, at_most, expected):
+    assert updates_per_call(updates, at_most) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_two_rooms_is_solved_in_500_updates(seed):
+    trainer = assemble(configure("two-rooms", updates=500, seed=seed))
+    returns = [metrics["return"] for _, (metrics,) in train(trainer, initial_states(trainer))]
+    assert max(returns) >= 0.95
