@@ -61,9 +61,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(run, tmp_path):
 
 
 def test_wrong_shapes_and_settings_are_refused(run):
-    with pytest.raises(
-        ValueError, match=r"observation must have shape \(9, 7, 3\) in two-rooms; got \(3,\)"
-    ):
+    with pytest.raises(ValueError, match=r"observation must have shape \(9, 7, 3\) in two-rooms; got \(3,\)"):
         gemax.load(run.path).act(np.zeros(3))
     with pytest.raises(ValueError, match=r"there is no setting 'learning_rat'. Did you mean learning_rate\?"):
         gemax.train("two-rooms", learning_rat=1.0)
