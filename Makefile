@@ -50,7 +50,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks. gymnax and rllte need separate virtual environments.
-.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-minigrid bench-classic
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-explore
 bench-envs: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/envs.py
 
@@ -72,11 +72,8 @@ bench-learning: $(VENV)/.installed
 bench-sb3: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/sb3_two_rooms.py
 
-bench-minigrid: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/minigrid_tasks.py
-
-bench-classic: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/classic_control.py
+bench-explore: $(VENV)/.installed-dev
+	$(BIN)/gemax bench explore --tasks all
 
 bench-wrapper: .venv-rllte/.installed
 	.venv-rllte/bin/python benchmarks/wrapper.py

@@ -18,6 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     from tyro.extras import subcommand_cli_from_dict
 
     import gemax
+    from gemax.cli.bench import bench
     from gemax.cli.collect import collect
     from gemax.cli.doctor import doctor
     from gemax.cli.envs import envs
@@ -33,7 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
-    verbs = {verb.__name__: verb for verb in (train, resume, evaluate, collect, reproduce, envs, doctor)}
+    verbs = {
+        verb.__name__: verb for verb in (train, resume, evaluate, collect, reproduce, bench, envs, doctor)
+    }
     try:
         with interrupt_on_sigterm():
             # `train` parses its own flags, because their defaults depend on the environment.

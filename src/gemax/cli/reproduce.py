@@ -47,13 +47,13 @@ def reproduce(
     from gemax.experiments.reproduction import reproduce as reproduce_experiments
 
     names = list(EXPERIMENTS) if "all" in figures else list(dict.fromkeys(figures))
-    with ReproductionBar() as bar:
+    with RunsBar() as bar:
         options = Options(names, out, preset, smoke, jobs, seeds)
         reproduction = reproduce_experiments(options, bar.show, bar.log)
     return print_outcome(reproduction, out, smoke=smoke)
 
 
-class ReproductionBar(StatusBar):
+class RunsBar(StatusBar):
     """Shows the progress of all runs and the time left."""
 
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from gemax.core.moments import standardise
+from gemax.experiments.worker import RUN
 from gemax.runs.evaluation import evaluation_report, load_run
 from gemax.runs.files import write_arrays
 from gemax.runs.metrics_file import read_metrics
@@ -22,8 +23,8 @@ from gemax.training.state import TrainState
 
 CURVES = ("update", "frames", "seconds", "return", "visitation_entropy", "coverage")
 """The metrics that a record keeps."""
-NUM_EPISODES = 1000
-"""Episodes of the frozen policy's evaluation."""
+NUM_EPISODES, NUM_QUICK_EPISODES = 1000, 16
+"""Episodes of the frozen policy's evaluation, and its episodes in quick mode."""
 MAX_EMBEDDED_ROWS = 600
 """Larger observation tables are not embedded, to keep the records small."""
 NUM_NOISE_COLOURS = 8
@@ -60,11 +61,20 @@ def changed_settings(config: Config) -> dict[str, Any]:
     return {name: value for name, value in config.flat.items() if value != default[name]}
 
 
+def settings_digest(config: Config) -> str:
+    """Returns ten letters and digits that are unique for the settings. New settings with default values keep them."""
+    changes = json.dumps(changed_settings(config), sort_keys=True)
+    return hashlib.sha256(changes.encode()).hexdigest()[:10]
+
+
 def run_name(config: Config) -> str:
     """Returns a name that is unique for the settings. New settings with default values do not change it."""
-    changes = json.dumps(changed_settings(config), sort_keys=True)
-    digest = hashlib.sha256(changes.encode()).hexdigest()[:10]
-    return f"{config.env.env_id}-{config.intrinsic.method}-{config.run.seed}-{digest}"
+    return f"{config.env.env_id}-{config.intrinsic.method}-{config.run.seed}-{settings_digest(config)}"
+
+
+def write_record(folder: Path, record: Path, quick: bool) -> None:
+    """Evaluates the finished run in a folder of the store, and writes its record."""
+    save_record(record, make_record(folder / RUN, NUM_QUICK_EPISODES if quick else NUM_EPISODES))
 
 
 def make_record(path: Path, num_episodes: int) -> Record:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gemax.experiments.records import Record, is_record_of, load_record, run_name
-from gemax.experiments.worker import DONE, Worker
+from gemax.experiments.records import Record, is_record_of, load_record, run_name, write_record
+from gemax.experiments.worker import DONE, Worker, WriteRecord
 from gemax.runs.locks import locked
+from gemax.runs.provenance import provenance
 from gemax.runs.signals import catch_stop_signals
 from gemax.training.config import Config
 
@@ -40,29 +41,39 @@ class Outcome(NamedTuple):
 
 
 class RunStore:
-    """A folder of finished runs."""
+    """A folder of finished runs. Subclasses decide the form of the records."""
+
+    write_record: WriteRecord = staticmethod(write_record)
+    """Writes the record of a finished run, in the worker process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.unfinished = folder / "unfinished"
 
+    def name(self, config: Config) -> str:
+        """Returns the name of a run."""
+        return run_name(config)
+
     def path(self, config: Config) -> Path:
         """Returns the file of a finished run."""
-        return self.folder / f"{run_name(config)}.npz"
+        return self.folder / f"{self.name(config)}.npz"
+
+    def is_finished(self, config: Config) -> bool:
+        """Returns whether there is a record of the run."""
+        return is_record_of(self.path(config), config)
 
     def load(self, config: Config) -> Record | None:
         """Reads a finished run. Returns None if it is missing."""
-        path = self.path(config)
-        return load_record(path) if is_record_of(path, config) else None
+        return load_record(self.path(config)) if self.is_finished(config) else None
 
     def missing(self, configs: Sequence[Config]) -> list[Config]:
         """Returns the configurations without a finished run, without duplicates."""
         distinct = {self.path(config): config for config in configs}
-        return [config for path, config in distinct.items() if not is_record_of(path, config)]
+        return [config for config in distinct.values() if not self.is_finished(config)]
 
     def run_folder(self, config: Config) -> Path:
         """Returns the folder of a run that is being trained."""
-        return self.unfinished / run_name(config)
+        return self.unfinished / self.name(config)
 
 
 def train_missing(
@@ -78,15 +89,18 @@ def train_missing(
 
     `quick` reduces compile time at the expense of run time, for very short runs.
     """
-    cores = split_cores(jobs)
+    cores, commit = split_cores(jobs), provenance()["commit"]
     if not store.missing(configs):
         return Outcome({}, None)
     store.unfinished.mkdir(parents=True, exist_ok=True)
     with locked(store.unfinished / "training.lock"), catch_stop_signals() as stop:
         queue = store.missing(configs)
-        costs = {run_name(config): relative_cost(config) for config in queue}
+        costs = {store.name(config): relative_cost(config) for config in queue}
         cache = store.unfinished / "compiled"
-        workers = [Worker(worker_cores, cache, quick=quick) for worker_cores in cores[: len(queue)]]
+        workers = [
+            Worker(worker_cores, cache, store.write_record, quick=quick)
+            for worker_cores in cores[: len(queue)]
+        ]
         finished: list[str] = []
         failures: dict[str, str] = {}
         while queue or any(worker.config for worker in workers):
@@ -96,18 +110,18 @@ def train_missing(
                     worker.stop()
                 elif worker.config is None and queue:
                     config = queue.pop(0)
-                    worker.train(config, store.run_folder(config), store.path(config))
+                    worker.train(config, store.run_folder(config), store.path(config), commit)
             time.sleep(POLL_SECONDS)
             for worker in workers:
                 if worker.config is None or (answer := worker.answer()) is None:
                     continue
-                finished.append(run_name(worker.config))
+                finished.append(store.name(worker.config))
                 worker.config = None
                 if answer == DONE:
                     on_finished()
                 elif stop.signal is None:
                     failures[finished[-1]] = answer
-            fractions = {run_name(worker.config): worker.fraction() for worker in workers if worker.config}
+            fractions = {store.name(worker.config): worker.fraction() for worker in workers if worker.config}
             cost = sum(costs[name] for name in finished)
             cost += sum(costs[name] * fraction for name, fraction in fractions.items())
             on_progress(Progress(len(finished), len(costs), cost / sum(costs.values()), tuple(fractions)))

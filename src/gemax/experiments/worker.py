@@ -6,22 +6,24 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from gemax.runs.files import write_json
+from gemax.runs.files import write_bytes, write_json
 
 if TYPE_CHECKING:
     from gemax.training.config import Config
 
-CONFIG, RUN, LOG = "config.json", "run", "log.txt"
-"""Files in the folder of a run that is being trained."""
+CONFIG, RUN, LOG, COMMITS = "config.json", "run", "log.txt", "commits.txt"
+"""Files in the folder of a run that is being trained. A run has several commits if it was resumed at another one."""
 DONE, STOPPED = "done", "stopped"
 """Answers of a worker process. Any other answer is an error message."""
-NUM_QUICK_EPISODES = 16
-"""Episodes of the evaluation in quick mode."""
+WriteRecord: TypeAlias = Callable[[Path, Path, bool], None]
+"""`write_record(folder, record, quick)` evaluates the finished run in a folder and writes its record. Worker processes
+import it by its name."""
 QUICK_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false"
 """Halves the compile time, in addition to `jax_disable_most_optimizations`."""
 
@@ -29,17 +31,19 @@ QUICK_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false"
 class Worker:
     """The parent's handle of a worker process. The process starts with its first run, and again if it died."""
 
-    def __init__(self, cores: list[int], cache: Path, *, quick: bool) -> None:
-        self._arguments = (cores, str(cache), quick)
+    def __init__(self, cores: list[int], cache: Path, write_record: WriteRecord, *, quick: bool) -> None:
+        self._arguments = (cores, str(cache), write_record, quick)
         self._process = None
         self._is_stopping = False
         self.config: Config | None = None
         """The configuration of the current run. None while the worker is idle."""
 
-    def train(self, config: "Config", folder: Path, record: Path) -> None:
+    def train(self, config: "Config", folder: Path, record: Path, commit: str | None) -> None:
         """Starts a run in a folder. Its record is written at the end, and the folder is deleted."""
         self.config, self._folder = config, folder
         write_json(folder / CONFIG, config.to_json())
+        if commit not in (commits := read_commits(folder)):
+            write_bytes(folder / COMMITS, "\n".join([*commits, commit or "unknown"]).encode())
         if self._process is None or not self._process.is_alive():
             context = get_context("spawn")
             self._connection, child = context.Pipe()
@@ -80,7 +84,14 @@ class Worker:
             self._process.join()
 
 
-def serve(connection: Connection, cores: list[int], cache: str, quick: bool) -> None:
+def read_commits(folder: Path) -> list[str]:
+    """Returns the commits that the run in a folder was trained at."""
+    return (folder / COMMITS).read_text().split() if (folder / COMMITS).exists() else []
+
+
+def serve(
+    connection: Connection, cores: list[int], cache: str, write_record: WriteRecord, quick: bool
+) -> None:
     """Trains runs in the worker process until the parent closes the connection."""
     # Ctrl-C must reach the worker only through its parent, so it leaves the process group of the terminal.
     os.setsid()
@@ -108,7 +119,7 @@ def serve(connection: Connection, cores: list[int], cache: str, quick: bool) -> 
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
                 os.dup2(log.fileno(), stream.fileno())
-        answer = train_run(folder, record, quick)
+        answer = train_run(folder, record, write_record, quick)
         if answer == DONE:
             shutil.rmtree(folder)
         connection.send(answer)
@@ -117,9 +128,8 @@ def serve(connection: Connection, cores: list[int], cache: str, quick: bool) -> 
             jax.clear_caches()
 
 
-def train_run(folder: Path, record: Path, quick: bool) -> str:
+def train_run(folder: Path, record: Path, write_record: WriteRecord, quick: bool) -> str:
     """Starts or resumes a run, evaluates its policy and writes its record. Returns the worker's answer."""
-    from gemax.experiments.records import NUM_EPISODES, make_record, save_record
     from gemax.runs.session import Hooks, resume, start_run
     from gemax.training.config import config_from_json
 
@@ -134,7 +144,7 @@ def train_run(folder: Path, record: Path, quick: bool) -> str:
             outcome = start_run(config, run, hooks=hooks)
         if outcome.stopped_by is not None:
             return STOPPED
-        save_record(record, make_record(run, NUM_QUICK_EPISODES if quick else NUM_EPISODES))
+        write_record(folder, record, quick)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return DONE

@@ -23,6 +23,7 @@ Make: TypeAlias = Callable[[], gymnasium.Env | VectorEnv]
 """Returns a new environment, or a vector environment."""
 
 PACKAGES = {
+    "gemax/": ("gemax.integrations.registration", "gemax"),
     "MiniGrid-": ("minigrid", "minigrid"),
     "BabyAI-": ("minigrid", "minigrid"),
     "ALE/": ("ale_py", "ale-py"),
