@@ -23,11 +23,21 @@ def provenance() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Returns the commit of the source tree, with `-dirty` if files changed; None for an installed package."""
+    """Returns the commit of the source tree, with `-dirty` if files changed; None for an installed package.
+
+    Files in `results/` do not count, because long commands write them and are then continued.
+    """
     source = Path(__file__).resolve().parents[3]
     if not (source / ".git").exists():
         return None
-    command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12"]
+    commit = _git(source, "describe", "--always", "--abbrev=12")
+    changed = _git(source, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
+    return f"{commit}-dirty" if commit and changed else commit
+
+
+def _git(source: Path, *arguments: str) -> str | None:
+    """Returns the output of a git command. None if it is empty, or if git fails."""
+    command = ["git", "-C", str(source), *arguments]
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

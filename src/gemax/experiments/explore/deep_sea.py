@@ -43,7 +43,7 @@ class DeepSea(gymnasium.Env):
         self._row = self._column = 0
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.integer) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Sinks by one row and moves by one column. The last observation of an episode is all zeros."""
         goes_right = action == self.right_actions[self._row, self._column]
         has_treasure = goes_right and self._column == self.size - 1

@@ -43,7 +43,7 @@ class KeyAndDoor(gymnasium.Env):
         self._cell, self._has_key, self._is_open, self._steps = START, False, False, 0
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.integer) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Moves to a neighbouring cell, unless a wall or the closed door is there."""
         row, column = self._cell[0] + MOVES[action][0], self._cell[1] + MOVES[action][1]
         if (row, column) == DOOR and self._has_key:

@@ -51,8 +51,8 @@ def shortest_plan(env: MiniGridEnv) -> list[int] | None:
     queue = deque([first])
     while queue:
         node = queue.popleft()
-        thing = env.grid.get(*node.position)
-        if (thing is not None and thing.type == "goal") or (target is not None and node.carrying is target):
+        is_at_goal = getattr(env.grid.get(*node.position), "type", None) == "goal"
+        if is_at_goal or (target is not None and node.carrying is target):
             return _actions_to(node, predecessors)
         for action, successor in _successors(env, node, target):
             if successor not in predecessors:
@@ -68,7 +68,7 @@ def _successors(env: MiniGridEnv, node: Node, target: Any) -> Iterator[tuple[int
     ahead = _cell(DIR_TO_VEC[node.direction] + node.position)
     changes = dict(node.changes)
     thing = _thing_at(env, changes, ahead)
-    kind = None if thing is None else thing.type
+    kind = getattr(thing, "type", None)
     if kind in (None, "goal") or ahead in node.opened:
         yield actions.forward, node._replace(position=ahead)
     if kind is None and carrying is not None and _is_useless(env, node):

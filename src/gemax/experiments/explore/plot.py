@@ -40,27 +40,30 @@ def plot_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
 
 def _draw_task(axis: Axes, task: Task, records: Sequence[Mapping[str, Any]]) -> None:
     """Draws one panel, with the return that solves the task as a dashed line."""
-    millions = max(record["frames"] for record in records) / 1e6
-    grid = np.linspace(0.0, millions, NUM_POINTS)
+    budget = max(record["frames"] for record in records)
+    unit, name = (1e6, "million") if budget >= 1e6 else (1e3, "thousand")
+    grid = np.linspace(0.0, budget, NUM_POINTS)
     # The default method is drawn last, above the others.
     for method in reversed(METHODS.values()):
         curves = [record["curve"] for record in records if record["method"] == method.name]
         rows = [_interpolate(grid, curve) for curve in curves if len(curve["frames"])]
         if not rows:
             continue
-        axis.plot(grid, np.median(rows, axis=0), color=method.colour, linewidth=1.4)
+        axis.plot(grid / unit, np.median(rows, axis=0), color=method.colour, linewidth=1.4)
         low, high = np.min(rows, axis=0), np.max(rows, axis=0)
-        axis.fill_between(grid, low, high, color=method.colour, alpha=0.15, linewidth=0)
+        axis.fill_between(grid / unit, low, high, color=method.colour, alpha=0.15, linewidth=0)
     axis.axhline(task.solved, color="0.3", linestyle="--", linewidth=0.8)
     axis.set_title(task.title, fontsize="medium")
-    axis.set_xlabel("million frames", fontsize="small")
+    axis.set_xlabel(f"{name} frames", fontsize="small")
     axis.set_ylabel("return", fontsize="small")
     axis.tick_params(labelsize="small")
-    axis.set_xlim(0, millions)
+    axis.set_xlim(0, budget / unit)
+    # At least from a random policy to the best return.
+    axis.update_datalim([(0.0, task.random), (0.0, task.best)])
+    axis.autoscale_view(scalex=False)
     hide_frame(axis)
 
 
 def _interpolate(grid: np.ndarray, curve: Mapping[str, Sequence[float]]) -> np.ndarray:
     """Returns the return at the points of the grid. NaN before the first episode ended."""
-    frames = np.asarray(curve["frames"]) / 1e6
-    return np.interp(grid, frames, np.asarray(curve["return"]), left=np.nan)
+    return np.interp(grid, curve["frames"], curve["return"], left=np.nan)
