@@ -70,6 +70,10 @@ class Config:
             raise ValueError(
                 f"num_envs must be at least 8 for gem, half of them for negatives; got {env.num_envs}."
             )
+        if env.num_envs % agent.num_minibatches:
+            raise ValueError(
+                f"num_minibatches must divide num_envs ({env.num_envs}); got {agent.num_minibatches}."
+            )
         if agent.unroll_period > agent.unroll_length:
             raise ValueError(
                 f"unroll_period must be at most unroll_length ({agent.unroll_length}); got {agent.unroll_period}."

@@ -25,6 +25,8 @@ class ActorState(NamedTuple):
     lstm_state: LSTMState
     episode_return: Float[Array, " envs"]
     """Return of the current episode so far."""
+    is_partial: Bool[Array, " envs"]
+    """Whether the first episode started at a later time, or will be truncated early."""
 
 
 class Window(NamedTuple):
