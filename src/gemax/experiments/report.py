@@ -75,7 +75,11 @@ def _measured(claim: dict[str, Any]) -> list[str]:
     value, low, high = (
         "–" if number is None else f"{number:.3g}" for number in (claim["value"], *claim["interval"])
     )
-    return [f"{claim['measure']}: {claim['seed_count'] or value}", f"{low} to {high}", claim["bar"]]
+    measured = f"{claim['measure']}: {claim['seed_count'] or value}"
+    if crossing := claim["numbers"].get("first_crossing_ratio"):
+        ratio, *interval = ("–" if number is None else f"{number:.3g}" for number in crossing)
+        measured += f"; by the first crossing {ratio} ({' to '.join(interval)})"
+    return [measured, f"{low} to {high}", claim["bar"]]
 
 
 def _cost_text(experiment: dict[str, Any]) -> str:
