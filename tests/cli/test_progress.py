@@ -10,6 +10,7 @@ SUMMARY = {
     "frames": 1920,
     "seconds": 2.0,
     "return": None,
+    "first_crossing_update": None,
     "solved_at_update": None,
     "visitation_entropy": 2.0,
     "entropy_ceiling": 4.0,
@@ -42,6 +43,15 @@ def test_the_outcome_is_printed_and_gives_the_exit_code(tmp_path, capsys, stoppe
     assert "entropy 2.000 of at most 4.000 nats (50.0%)" in printed
     assert f"plots: {path}/\n" in printed
     assert (f"Continue with `gemax resume {path}`" in printed) == (stopped_by is not None)
+
+
+@pytest.mark.parametrize(
+    ("solved_at", "text"), [(90, "solved at update 90"), (None, "solved at update 70 and lost again")]
+)
+def test_the_outcome_says_whether_the_environment_stayed_solved(tmp_path, capsys, solved_at, text):
+    summary = {**SUMMARY, "return": 0.5, "first_crossing_update": 70, "solved_at_update": solved_at}
+    report_outcome(Run(tmp_path, summary, None))
+    assert f"over the last 1,000 episodes, {text}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("stopped_by", "exit_code"), [(None, 5), (2, 130)])

@@ -118,6 +118,8 @@ def _outcome(summary: dict[str, Any]) -> list[str]:
         mean_return = f"mean {mean_return}, solved by {solved['seeds']} of {solved['of']} seeds"
     elif summary["solved_at_update"]:
         mean_return += f", solved at update {summary['solved_at_update']:,}"
+    elif summary["first_crossing_update"]:
+        mean_return += f", solved at update {summary['first_crossing_update']:,} and lost again"
     lines = [
         f"{summary['status']} after {summary['updates']:,} updates, {summary['frames']:,} frames, "
         f"{summary['seconds']:.0f} s: {mean_return}"
