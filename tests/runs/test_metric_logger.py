@@ -8,6 +8,8 @@ from gemax.training.presets import configure
 CONFIG = configure("two-rooms", num_envs=8, unroll_length=5, unroll_period=5)
 METRICS = {
     "return": 0.0,
+    "recent_return": 0.0,
+    "recent_return_std": 0.0,
     "episodes": 0.0,
     "visitation_entropy": 2.0,
     "coverage": 0.5,

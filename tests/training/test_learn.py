@@ -22,7 +22,7 @@ from gemax.training.loop import initial_states, train
 from gemax.training.observations import ObservationTable
 from gemax.training.presets import configure
 from gemax.training.rollout import collect, reset_actor
-from gemax.training.state import NUM_RETURNS, RunningStatistics, count_returns, mean_return
+from gemax.training.state import NUM_RETURNS, RunningStatistics, count_returns, return_moments
 from gemax.training.window import extend
 from gemax.types import ends
 
@@ -255,7 +255,10 @@ def test_the_ring_buffer_holds_the_last_returns():
         returns, ended = rng.normal(size=(10, 8)).astype(np.float32), rng.uniform(size=(10, 8)) < 0.6
         truth += returns[ended].tolist()
         statistics = count_returns(statistics, jnp.asarray(returns), jnp.asarray(ended))
-        np.testing.assert_allclose(mean_return(statistics), np.mean(truth[-NUM_RETURNS:]), atol=1e-5)
+        for num_episodes in (NUM_RETURNS, 100):
+            mean, spread = return_moments(statistics, num_episodes)
+            np.testing.assert_allclose(mean, np.mean(truth[-num_episodes:]), atol=1e-5)
+            np.testing.assert_allclose(spread, np.std(truth[-num_episodes:]), atol=1e-5)
     assert len(truth) > NUM_RETURNS
     assert int(statistics.num_returns) == len(truth)
 

@@ -84,6 +84,7 @@ def _common(
         "frames": update * trainer.config.frames_per_update,
         "seconds": round(seconds, 1),
         "return": last.get("return"),
+        "recent_return": last.get("recent_return"),
         "visitation_entropy": last.get("visitation_entropy"),
         "entropy_ceiling": ceiling,
     }

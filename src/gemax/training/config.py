@@ -8,7 +8,7 @@ from gemax.agent.config import AgentConfig
 from gemax.envs.config import EnvConfig
 from gemax.envs.registry import find_env
 from gemax.rewards.config import IntrinsicConfig
-from gemax.settings import Count, Fraction, NonNegativeInt, check_fields, field_names
+from gemax.settings import CheckpointName, Count, Fraction, NonNegativeInt, check_fields, field_names
 
 Preset: TypeAlias = Literal["laptop", "paper"]
 
@@ -35,6 +35,8 @@ class RunConfig:
     """Decay per update of the moving average of cell visits."""
     start_from: str = ""
     """Run directory to copy the networks from, and the intrinsic reward if the method is the same."""
+    start_checkpoint: CheckpointName = "newest"
+    """Checkpoint of `start_from` to copy: newest, best or the number of an update."""
     start_update: NonNegativeInt = 0
     """Update of the checkpoint that `start_from` was read from."""
     grouped: bool = False
@@ -63,6 +65,10 @@ class Config:
         if run.seeds > 1 and not find_env(env.env_id).is_compiled:
             raise ValueError(
                 f"seeds must be 1 for {env.env_id}: only gemax environments are trained together."
+            )
+        if run.start_checkpoint != "newest" and not run.start_from:
+            raise ValueError(
+                f"start_checkpoint is for start_from, which is empty; got {run.start_checkpoint}."
             )
         if intrinsic.per_episode and intrinsic.method != "gem":
             raise ValueError(f"per_episode is for method gem; got {intrinsic.method}.")

@@ -21,13 +21,14 @@ from gemax.training.config import Config
 from gemax.training.nonfinite import nonfinite_metrics
 from gemax.training.observations import ObservationTable
 from gemax.training.state import (
+    NUM_RECENT_RETURNS,
     NUM_RETURNS,
     RunningStatistics,
     TrainState,
     Window,
     count_returns,
     count_visits,
-    mean_return,
+    return_moments,
 )
 from gemax.training.window import empty_window, extend, latest
 from gemax.types import EnvSpec, Metrics, Transition, Tree, ends
@@ -269,7 +270,13 @@ def _updated_statistics(
 
 
 def _statistics_metrics(statistics: RunningStatistics) -> Metrics:
-    metrics = {"return": mean_return(statistics), "episodes": statistics.num_returns.astype(float)}
+    recent, spread = return_moments(statistics, NUM_RECENT_RETURNS)
+    metrics = {
+        "return": return_moments(statistics, NUM_RETURNS)[0],
+        "recent_return": recent,
+        "recent_return_std": spread,
+        "episodes": statistics.num_returns.astype(float),
+    }
     visits, total = statistics.visits, jnp.sum(statistics.visits)
     if not len(visits):
         return metrics
