@@ -44,6 +44,7 @@ def train(env_id: str, method: str, seed: int) -> dict[str, Any]:
         "seed": seed,
         "frames": run.summary["frames"],
         "seconds": round(run.summary["seconds"]),
+        "first_crossing_update": run.summary["first_crossing_update"],
         "solved_at_update": run.summary["solved_at_update"],
         "best_return_of_1000_episodes": max(line["return"] for line in lines if line["return"] is not None),
         "return_sampled": report["sampled"]["return"]["mean"],

@@ -13,6 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gemax.experiments.records import solved_return
+from gemax.runs.solving import reaches
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "learning"
 RUNS = ROOT / "runs" / "learning"
@@ -61,11 +64,14 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     if status:
         raise SystemExit(f"gemax train {' '.join(arguments)} failed")
     summary = json.loads((run / "summary.json").read_text())
-    solved = summary["solved_at_update"]
+    first_crossing = summary["first_crossing_update"]
     return {
         "command": f"gemax train {' '.join(arguments)}",
-        "solved_at_update": solved,
-        "solved_after_seconds": round(seconds_at[solved], 1) if solved in seconds_at else None,
+        "first_crossing_update": first_crossing,
+        "first_crossing_after_seconds": (
+            round(seconds_at[first_crossing], 1) if first_crossing in seconds_at else None
+        ),
+        "solved_at_update": summary["solved_at_update"],
         "seconds": round(seconds, 1),
         "memory_gib": round(usage.ru_maxrss / 2**20, 2),
         "load_average": round(os.getloadavg()[0], 1),
@@ -97,22 +103,25 @@ def entropy_share(entropy: float | None, ceiling: float | None) -> float | None:
 def table() -> str:
     """Returns all stored results as a Markdown table, with the range over the seeds."""
     rows = [
-        "| `gemax train …` | seeds solved | at update | after seconds, from a cold start | return at the end "
+        "| `gemax train …` | seeds that crossed | first crossing, update | after seconds, from a cold start "
+        "| seeds solved until the end | return at the end "
         "| entropy, share of the ceiling | whole run, s | memory, GiB |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, arguments in CASES.items():
         runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{name}-[0-9].json"))]
         if not runs:
             continue
-        solved = [run for run in runs if run["solved_at_update"] is not None]
+        crossed = [run for run in runs if run["first_crossing_update"] is not None]
+        solved = [run for run in crossed if reaches(run["return"], solved_return(arguments[0]))]
         is_free = "--reward-free" in arguments
         shares = [run["frozen"]["entropy_share"]["mean"] if is_free else run["entropy_share"] for run in runs]
         cells = [
             f"`{' '.join(arguments)}`",
+            "–" if is_free else f"{len(crossed)} of {len(runs)}",
+            span([run["first_crossing_update"] for run in crossed], ",.0f"),
+            span([run["first_crossing_after_seconds"] for run in crossed], ".0f"),
             "–" if is_free else f"{len(solved)} of {len(runs)}",
-            span([run["solved_at_update"] for run in solved], ",.0f"),
-            span([run["solved_after_seconds"] for run in solved], ".0f"),
             "–" if is_free else span([run["return"] for run in runs], ".3f"),
             span([share for share in shares if share is not None], ".1%") + (", frozen" if is_free else ""),
             span([run["seconds"] for run in runs], ".0f"),
@@ -142,7 +151,7 @@ def main() -> None:
             if not path.exists():
                 result = measure(name, seed)
                 path.write_text(json.dumps(result, indent=2) + "\n")
-                print(name, seed, result["solved_at_update"], result["solved_after_seconds"], flush=True)
+                print(name, seed, result["first_crossing_update"], result["solved_at_update"], flush=True)
     print(table())
 
 

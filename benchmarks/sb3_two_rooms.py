@@ -21,6 +21,7 @@ from sb3_ppo import SETTINGS, make_agent
 
 from gemax.integrations.stable_baselines3 import IntrinsicRewardCallback
 from gemax.runs.provenance import provenance
+from gemax.runs.solving import reaches
 
 RESULTS = Path(__file__).parents[1] / "results" / "sb3-two-rooms.json"
 FRAMES = 600_000
@@ -45,7 +46,7 @@ class SolvedCallback(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         episodes = self.model.ep_info_buffer or []
-        if len(episodes) == 1000 and mean_return(episodes) >= SOLVED:
+        if len(episodes) == 1000 and reaches(mean_return(episodes), SOLVED):
             self.solved = self.num_timesteps
 
 

@@ -112,7 +112,7 @@ class State(NamedTuple):
 
     parameters: dict[str, Parameters]
     optimiser: Any
-    moments: Array  # running moments of the intrinsic reward
+    moments: Array  # running mean and standard deviation of the intrinsic reward
     envs: Any
     inputs: AgentInputs
     lstm_state: tuple[Array, Array]  # hidden and cell
@@ -192,10 +192,9 @@ def gem_loss(gem: Parameters, table: Array, transitions: Transitions) -> tuple[A
 
 
 def normalise(moments: Array, reward: Array) -> tuple[Array, Array]:
-    """`alg:moretacomax`:  (r - μ) / σ · s + m, with running moments that include the current batch."""
-    moments = 0.99 * moments + jnp.array([1.0, jnp.mean(reward), jnp.mean(reward**2)])
-    mean, mean_square = moments[1] / moments[0], moments[2] / moments[0]
-    std = jnp.sqrt(jnp.maximum(mean_square - mean**2, 1e-12))
+    """`alg:moretacomax`:  (r - μ) / σ · s + m, with running averages that include the current batch."""
+    moments = 0.99 * moments + jnp.array([1.0, jnp.mean(reward), jnp.std(reward)])
+    mean, std = moments[1] / moments[0], jnp.maximum(moments[2] / moments[0], 1e-6)
     return (reward - mean) / std * SETTINGS.intrinsic_scale + SETTINGS.intrinsic_shift, moments
 
 

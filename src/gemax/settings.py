@@ -38,11 +38,18 @@ def check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name} must lie in [0, 1]; got {value}.")
 
 
+def check_checkpoint(name: str, value: str) -> None:
+    """Raises a ValueError for a text that names no checkpoint."""
+    if value not in ("newest", "best") and not value.isdecimal():
+        raise ValueError(f"{name} must be newest, best or the number of an update; got {value!r}.")
+
+
 Count: TypeAlias = Annotated[int, check_count]
 NonNegativeInt: TypeAlias = Annotated[int, check_nonnegative]
 NonNegative: TypeAlias = Annotated[float, check_nonnegative]
 Positive: TypeAlias = Annotated[float, check_positive]
 Fraction: TypeAlias = Annotated[float, check_fraction]
+CheckpointName: TypeAlias = Annotated[str, check_checkpoint]
 TsallisIndex: TypeAlias = Annotated[float, check_alpha]
 
 

@@ -36,7 +36,7 @@ def check_reward(
     *,
     num_steps: int = 6,
     num_actions: int = 4,
-    num_cells: int = 1,
+    num_states: int = 1,
     envs_are_independent: bool = False,
 ) -> None:
     """Raises `ContractError` unless an intrinsic reward follows the interface of `rewards.base`.
@@ -48,7 +48,7 @@ def check_reward(
     The optimiser of the reward must skip non-finite updates, as in training.
     """
     init_key, key = jax.random.split(jax.random.key(0))
-    sizes = {"num_actions": num_actions, "num_cells": num_cells}
+    sizes = {"num_actions": num_actions, "num_states": num_states}
     transitions = example_transitions(0, rows, num_envs, num_steps, **sizes)
     state = _check_initial_state(reward, init_key, rows, num_envs)
     _check_traces(reward, state, transitions, key)
@@ -72,7 +72,7 @@ def example_transitions(
     num_steps: int,
     *,
     num_actions: int = 4,
-    num_cells: int = 1,
+    num_states: int = 1,
 ) -> Transition:
     """Returns a random walk over the rows of a table in each environment, with episodes of random length.
 
@@ -96,7 +96,8 @@ def example_transitions(
         terminated=jnp.asarray(ends & is_terminal),
         truncated=jnp.asarray(ends & ~is_terminal),
         is_first=jnp.asarray(is_first),
-        cell=jnp.asarray(next_observation % num_cells, int),
+        cell=jnp.asarray(next_observation % num_states, int),
+        state_index=jnp.asarray(next_observation % num_states, int),
     )
 
 

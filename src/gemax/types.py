@@ -124,6 +124,8 @@ class EnvSpec(NamedTuple):
     """Mean return from which the environment counts as solved."""
     num_cells: int | None = None
     """Number of cells (of a map, or bins) in which visits are counted. None if visits cannot be counted."""
+    num_states: int | None = None
+    """Number of true states, which the oracle counts. The number of cells if states are not enumerated."""
     time_feature: int | None = None
     """Index of the time in the observation vector, if it is there."""
     shortest_episode: int = 1
@@ -208,6 +210,8 @@ class Transition(NamedTuple):
     """Whether `observation` is the first of an episode."""
     cell: Int[Array, "time envs"]
     """Cell of the state after the action. Zero if visits cannot be counted."""
+    state_index: Int[Array, "time envs"]
+    """Index of the true state after the action, which only the oracle sees. The cell if states are not enumerated."""
     is_valid: Any = None
     """False for padding, which copies an earlier step if an environment took no step."""
     inputs: Any = None
@@ -216,6 +220,8 @@ class Transition(NamedTuple):
     """LSTM state before the step."""
     episode_return: Any = None
     """Return of the episode up to and including this step."""
+    is_partial: Any = None
+    """Whether the episode started or will end at a random step, so that its return does not count."""
 
 
 def ends(transitions: Transition) -> Bool[Array, "time envs"]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gemax.agent.config import AgentConfig
-from gemax.agent.losses import actor_critic_loss
+from gemax.agent.losses import actor_critic_loss, has_changed_enough
 from gemax.types import Transition
 
 TIME, ENVS, ACTIONS = 6, 2, 3
@@ -21,7 +21,7 @@ def random_steps(seed=0):
     reward = jax.random.normal(keys[4], (TIME, ENVS))
     no, zero = jnp.zeros((TIME, ENVS), bool), jnp.zeros((TIME, ENVS), int)
     transitions = Transition(
-        None, None, action, log_prob, jnp.zeros((TIME, ENVS)), ended, no, no, zero, is_valid=~no
+        None, None, action, log_prob, jnp.zeros((TIME, ENVS)), ended, no, no, zero, zero, is_valid=~no
     )
     return logits, values, transitions, reward
 
@@ -79,3 +79,41 @@ def test_returns_and_advantages_carry_no_gradient():
     config = AgentConfig(entropy_cost=0.0)
     gradient = jax.grad(lambda values: loss_of(logits, values, transitions, reward, config)[0])(values)
     assert (gradient[-1] == 0).all()  # only a bootstrap value
+
+
+def test_policy_clip_has_a_gradient_exactly_where_ppo_has_one():
+    """Equation 7 of Schulman et al. 2017, differentiated with respect to the ratio by JAX."""
+    ratio, advantage = jnp.meshgrid(jnp.linspace(0.5, 1.5, 21), jnp.asarray([-2.0, -0.5, 0.5, 2.0]))
+
+    def ppo_objective(ratio):
+        return jnp.sum(jnp.minimum(ratio * advantage, jnp.clip(ratio, 0.77, 1.23) * advantage))
+
+    np.testing.assert_array_equal(
+        has_changed_enough(ratio, advantage, 0.23), jax.grad(ppo_objective)(ratio) == 0
+    )
+
+
+def test_policy_clip_stops_the_policy_gradient_of_changed_actions_only():
+    logits, values, transitions, reward = random_steps()
+    config = AgentConfig(entropy_cost=0.0, policy_clip=0.2)
+    far = transitions._replace(log_prob=transitions.log_prob - 50.0)  # a ratio of e^50
+
+    def policy_loss(logits, config):
+        return loss_of(logits, values, far, reward, config)[1]["policy_loss"]
+
+    plain = jax.grad(policy_loss)(logits, AgentConfig(entropy_cost=0.0))
+    clipped = jax.grad(policy_loss)(logits, config)
+    is_off = (clipped == 0).all(axis=-1)
+    assert is_off.any()
+    assert not is_off.all()
+    np.testing.assert_allclose(clipped[~is_off], plain[~is_off], rtol=1e-6)
+
+
+def test_normalised_advantages_do_not_depend_on_the_scale_of_rewards():
+    logits, values, transitions, reward = random_steps()
+    config = AgentConfig(normalise_advantages=True)
+    small, large = (
+        loss_of(logits, scale * values, transitions, scale * reward, config)[1]["policy_loss"]
+        for scale in (1.0, 100.0)
+    )
+    np.testing.assert_allclose(small, large, rtol=1e-4)

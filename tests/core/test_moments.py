@@ -4,12 +4,14 @@ import numpy as np
 
 from gemax.core.moments import (
     init_moments,
+    init_scale,
     normalise,
     standardise,
     std,
     table_moments,
     update_moments,
     update_observation_moments,
+    update_scale,
 )
 
 DECAY = 0.9
@@ -31,18 +33,31 @@ def test_moments_equal_bias_corrected_moving_averages_of_the_moments():
 
 def test_first_batch_is_standardised_then_scaled_and_shifted():
     batch = jnp.asarray([10.0, 20.0, 30.0])
-    normalised = normalise(update_moments(init_moments(), batch), batch, scale=0.25, shift=0.7)
+    normalised = normalise(update_scale(init_scale(), batch), batch, scale=0.25, shift=0.7)
     np.testing.assert_allclose(normalised.mean(), 0.7, rtol=1e-5)
     np.testing.assert_allclose(normalised.std(), 0.25, rtol=1e-5)
 
 
 def test_constant_and_single_rewards_stay_finite_and_small():
     for batch in (jnp.full(64, 1234.567), jnp.asarray([1e-3]), jnp.zeros(4), jnp.full(3, 1e12)):
-        moments = init_moments()
+        moments, scale = init_moments(), init_scale()
         for _ in range(4):
-            moments = update_moments(moments, batch)
-        assert jnp.abs(normalise(moments, batch)).max() < 1.0
+            moments, scale = update_moments(moments, batch), update_scale(scale, batch)
+        assert jnp.abs(normalise(scale, batch)).max() < 1.0
         assert jnp.isfinite(std(moments))
+
+
+def test_scale_is_the_moving_average_of_the_std_of_batches_without_the_drift_of_their_mean():
+    random, scale = np.random.default_rng(0), init_scale()
+    batches = [random.normal(loc=5.0 * i, scale=1.0 + i, size=40) for i in range(6)]
+    for batch in batches:
+        scale = update_scale(scale, jnp.asarray(batch), decay=DECAY)
+    weights = [DECAY**age for age in range(len(batches))[::-1]]
+    expected_std = np.average([batch.std() for batch in batches], weights=weights)
+    np.testing.assert_allclose(scale.std, expected_std, rtol=1e-5)
+    np.testing.assert_allclose(
+        scale.mean, np.average([b.mean() for b in batches], weights=weights), rtol=1e-5
+    )
 
 
 def test_masked_values_do_not_count_and_an_empty_batch_changes_nothing():
@@ -51,10 +66,13 @@ def test_masked_values_do_not_count_and_an_empty_batch_changes_nothing():
     np.testing.assert_allclose(masked, update_moments(init_moments(), jnp.asarray([1.0, 3.0])), rtol=1e-6)
     empty = jax.jit(update_moments)(masked, values, jnp.zeros(3, bool))
     np.testing.assert_array_equal(empty, masked)
+    scale = update_scale(init_scale(), values, mask)
+    np.testing.assert_allclose(scale, [2.0, 1.0, 1.0], rtol=1e-6)
+    np.testing.assert_array_equal(jax.jit(update_scale)(scale, values, jnp.zeros(3, bool)), scale)
 
 
 def test_initial_moments_leave_values_unchanged():
-    np.testing.assert_array_equal(normalise(init_moments(), jnp.asarray([2.0, -3.0])), [2.0, -3.0])
+    np.testing.assert_array_equal(normalise(init_scale(), jnp.asarray([2.0, -3.0])), [2.0, -3.0])
 
 
 def test_observation_moments_are_those_of_all_batches_together():

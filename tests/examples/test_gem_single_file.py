@@ -14,7 +14,7 @@ import pytest
 
 from gemax.agent.act import unroll_lstm
 from gemax.agent.losses import actor_critic_loss
-from gemax.core.moments import init_moments
+from gemax.core.moments import init_scale
 from gemax.networks import AgentInputs, LSTMState, torso_and_heads
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.gem import GemState, gem
@@ -204,7 +204,7 @@ def test_gem_losses_rewards_and_gradients_equal_those_of_the_library(example, tr
 
     parameters = state.parameters["gem"]
     translated = to_library_gem(parameters)
-    library_state = GemState(translated, jax.tree.map(jnp.zeros_like, translated), init_moments())
+    library_state = GemState(translated, jax.tree.map(jnp.zeros_like, translated), init_scale())
     moments = jnp.zeros(3)
     # The running moments carry over from the first batch to the second.
     for _, transitions in updates:
@@ -228,6 +228,7 @@ def with_observations(images, transitions):
         truncated=transitions.done,
         is_first=transitions.inputs.time == 0,
         cell=transitions.next_row,
+        state_index=transitions.next_row,
     )
 
 

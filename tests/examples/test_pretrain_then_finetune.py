@@ -23,7 +23,7 @@ def example(tmp_path, monkeypatch):
 
 
 def test_the_example_runs(example, tmp_path):
-    example.main(updates=2, finetune_updates=2, out=str(tmp_path), **TINY)
+    example.main(updates=2, finetune_updates=4, out=str(tmp_path), **TINY)
     assert (tmp_path / "expert" / "summary.json").is_file()
     assert minari.load_dataset("gemax/explorer-v0").total_episodes == 100
 

@@ -7,17 +7,18 @@ from gemax.training.presets import configure
 
 
 def fake_record(
-    env="two-rooms", *, solved_at=None, final_return=1.0, entropy=4.0, share=0.9, visits=None,
+    env="two-rooms", *, solved_at=None, lost_at=None, final_return=1.0, entropy=4.0, share=0.9, visits=None,
     embedding=None, seed=0, **changes,
 ):  # fmt: skip
-    """Returns a record with a return of 0 until it is solved, and `final_return` from then on."""
+    """Returns a record with a return of `final_return` from `solved_at` until before `lost_at`, and otherwise of 0."""
     config = configure(env, seed=seed, **({"updates": 100} | changes))
-    update = np.arange(10.0, config.run.updates + 1, 10.0, dtype=np.float32)
+    update = np.arange(1.0, config.run.updates + 1, dtype=np.float32)
     curves = {name: np.ones_like(update) for name in CURVES} | {"update": update, "seconds": update}
-    curves["return"] = np.where(update < (solved_at or np.inf), 0.0, final_return).astype(np.float32)
+    curves["episodes"] = np.full_like(update, 1000)
+    is_reached = (update >= (solved_at or np.inf)) & (update < (lost_at or np.inf))
+    curves["return"] = np.where(is_reached, final_return, 0.0).astype(np.float32)
     curves["visitation_entropy"] = np.full_like(update, entropy)
     summary = {
-        "solved_at_update": solved_at,
         "seconds": 10.0,
         "entropy_ceiling": 4.25,
         "evaluation": {"entropy_share": {"mean": share}, "coverage": {"mean": 1.0}},

@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from gemax.experiments.claims import decide, decide_by_difference, decide_by_mean, decide_by_ratio
+from gemax.experiments.claims import (
+    decide,
+    decide_by_difference,
+    decide_by_mean,
+    decide_by_ratio,
+    decide_for_every_seed,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +40,36 @@ def test_nan_is_undecided(test):
 def test_claims_by_seeds_keep_the_numbers_of_every_seed():
     groups = {"one": np.asarray([4.0, 4.0]), "other": np.asarray([2.0, 2.0])}
     ratio = decide_by_ratio("fig1-a", "", "one / other ≥ 2", groups, extra=3)
-    assert (ratio.value, ratio.interval, ratio.holds) == (2.0, (2.0, 2.0), True)
+    assert (ratio.value, *ratio.interval) == pytest.approx((2.0, 2.0, 2.0))
+    assert ratio.holds
     assert ratio.numbers == {"one": [4.0, 4.0], "other": [2.0, 2.0], "extra": 3}
     assert decide_by_difference("fig1-a", "", "one - other ≤ 1", groups).verdict == "does not hold"
     assert decide_by_mean("fig1-a", "", "one ≤ 4", {"one": groups["one"]}).holds
+
+
+def test_bars_are_compared_up_to_rounding():
+    assert decide("fig1-a", "", "measure ≥ 0.95", (1.0, 0.949999988, 1.0)).verdict == "holds"
+    assert decide("fig1-a", "", "measure ≥ 0.95", (1.0, 0.9499, 1.0)).verdict == "undecided"
+    assert decide("fig1-a", "", "measure ≤ 0.95", (0.5, 0.5, 0.950000012)).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "verdict", "count"),
+    [
+        ([1, 1, 1], "holds", "5 of 5"),
+        ([1, 0, 1], "does not hold", "4 of 5"),
+        ([0, 0, 0], "does not hold", "2 of 5"),
+    ],
+)
+def test_a_claim_about_every_seed_is_decided_by_their_count(seeds, verdict, count):
+    groups = {"one": np.ones(2), "other": np.asarray(seeds, float)}
+    claim = decide_for_every_seed("fig4-a", "claim", "seeds that solved it", groups, extra=3)
+    assert (claim.figure, claim.verdict, claim.seed_count, claim.bar) == (
+        "fig4",
+        verdict,
+        count,
+        "every seed",
+    )
+    assert claim.holds is (verdict == "holds")
+    assert claim.interval[0] < claim.value
+    assert claim.numbers == {"one": [1.0, 1.0], "other": seeds, "extra": 3}

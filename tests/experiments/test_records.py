@@ -27,8 +27,38 @@ def test_a_record_without_an_embedding_is_read_without_one(tmp_path):
 
 
 def test_a_run_that_is_not_solved_has_infinite_solving_time():
-    assert fake_record().solved_at == float("inf")
-    assert fake_record(solved_at=30).solved_at == 30
+    assert (fake_record().first_crossing, fake_record().solved_at) == (np.inf, np.inf)
+    solved = fake_record(solved_at=30)
+    assert (solved.first_crossing, solved.solved_at) == (30, 30)
+
+
+def test_a_run_that_loses_the_return_again_has_a_first_crossing_but_is_not_solved():
+    lost = fake_record(solved_at=30, lost_at=80)
+    assert (lost.first_crossing, lost.solved_at) == (30, np.inf)
+
+
+def test_a_run_is_solved_from_its_last_crossing_on():
+    record = fake_record(solved_at=30)
+    record.curves["return"][49] = 0.5
+    assert (record.first_crossing, record.solved_at) == (30, 51)
+
+
+def test_a_mean_return_of_95_hundredths_in_float32_solves_a_gridworld():
+    assert fake_record(solved_at=30, final_return=0.949999988).solved_at == 30
+    assert fake_record(solved_at=30, final_return=0.9499).solved_at == np.inf
+
+
+def test_a_run_is_not_solved_before_a_thousand_episodes():
+    record = fake_record(solved_at=30)
+    record.curves["episodes"][:60] = 999
+    assert (record.first_crossing, record.solved_at) == (61, 61)
+
+
+def test_records_without_the_number_of_episodes_are_read(tmp_path):
+    path, record = tmp_path / "run.npz", fake_record(solved_at=30)
+    del record.curves["episodes"]
+    save_record(path, record)
+    assert load_record(path).solved_at == 30
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"intrinsic_scale": 0.3}, {"updates": 7}, {"method": "rnd"}])

@@ -67,6 +67,8 @@ def test_the_readme_has_claims_and_plots(few):
     text = (few[0] / "README.md").read_text()
     assert "| fig10: 2-Keys: GEM solves" in text
     assert "![The gridworlds](fig2.png)" in text
+    assert "| seeds that solved it: 0 of 1 | 0 to 0.975 | every seed | does not hold |" in text
+    assert "; by the first crossing 1 (– to –) | – to – | ≤ 1.1 | undecided |" in text
 
 
 def test_finished_runs_are_not_trained_again(few):

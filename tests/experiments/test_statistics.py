@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,12 +11,14 @@ from gemax.experiments.statistics import (
     area_under_curve,
     bootstrap,
     bucket_means,
-    difference_of_means,
+    estimate_difference,
+    estimate_mean,
+    estimate_ratio,
+    estimate_ratio_of_stds,
+    estimate_share,
     interquartile_mean,
-    mean,
     mean_and_interval,
     rank_correlation,
-    ratio_of_means,
     stratified_interquartile_mean,
 )
 
@@ -72,29 +76,90 @@ def test_stratified_interval_contains_the_estimate():
     assert low < value < high
 
 
-@pytest.mark.parametrize(
-    ("statistic", "groups", "expected"),
-    [
-        (mean, [[1.0, 3.0]], 2.0),
-        (ratio_of_means, [[2.0, 4.0], [1.0, 2.0]], 2.0),
-        (difference_of_means, [[2.0, 4.0], [1.0, 2.0]], 1.5),
-    ],
-)
-def test_estimates_are_the_statistic_with_an_interval_around_it(statistic, groups, expected):
-    value, low, high = bootstrap(statistic, *(np.asarray(group) for group in groups))
-    assert value == expected
-    assert low <= value <= high
-    assert low < high
+def test_mean_has_the_interval_of_students_t():
+    values = np.asarray([1.0, 4.0, 2.0, 7.0])
+    expected = stats.ttest_1samp(values, 0.0).confidence_interval()
+    np.testing.assert_allclose(estimate_mean(values), (3.5, expected.low, expected.high))
+
+
+@given(st.integers(0, 50), st.sampled_from([2, 5, 12]))
+def test_difference_has_the_interval_of_welchs_t(seed, num_seeds):
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(1.0, 3.0, num_seeds), rng.normal(size=5)
+    expected = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
+    value, low, high = estimate_difference(first, second)
+    np.testing.assert_allclose(value, np.mean(first) - np.mean(second))
+    np.testing.assert_allclose((low, high), (expected.low, expected.high), rtol=1e-6)
+
+
+def test_ratio_is_that_of_geometric_means_with_welchs_t_on_logarithms():
+    first, second = np.asarray([2.0, 8.0, 4.0]), np.asarray([1.0, 2.0, 4.0, 0.5])
+    expected = stats.ttest_ind(np.log(first), np.log(second), equal_var=False).confidence_interval()
+    value, low, high = estimate_ratio(first, second)
+    np.testing.assert_allclose(value, 64 ** (1 / 3) / 4 ** (1 / 4))
+    np.testing.assert_allclose((low, high), (np.exp(expected.low), np.exp(expected.high)))
+
+
+def test_interval_of_a_ratio_contains_the_truth_in_95_of_100_experiments_with_five_seeds():
+    rng = np.random.default_rng(0)
+    groups = np.exp(rng.normal(scale=0.3, size=(2000, 2, 5)))
+    intervals = np.asarray([estimate_ratio(2.0 * first, second)[1:] for first, second in groups])
+    covered = (intervals[:, 0] <= 2.0) & (intervals[:, 1] >= 2.0)
+    assert 0.94 <= covered.mean() <= 0.965
+
+
+def test_inverse_ratio_has_the_inverse_interval():
+    first, second = np.asarray([2.0, 8.0, 4.0]), np.asarray([1.0, 2.0, 4.0, 0.5])
+    value, low, high = estimate_ratio(first, second)
+    np.testing.assert_allclose(estimate_ratio(second, first), (1 / value, 1 / high, 1 / low))
+
+
+@pytest.mark.parametrize("estimate", [estimate_difference, estimate_ratio])
+def test_equal_seeds_have_an_interval_of_zero_width(estimate):
+    value, low, high = estimate(np.full(5, 4.0), np.full(5, 2.0))
+    assert value == low == high == pytest.approx(2.0)
+    assert estimate_mean(np.ones(5)) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("estimate", [estimate_difference, estimate_ratio])
+def test_one_seed_has_a_value_without_an_interval(estimate):
+    value, low, high = estimate(np.full(1, 4.0), np.full(5, 2.0))
+    assert value == pytest.approx(2.0)
+    assert np.isnan([low, high]).all()
+
+
+def test_ratio_of_numbers_that_are_not_positive_is_nan():
+    assert np.isnan(estimate_ratio(np.asarray([0.0, 1.0]), np.ones(2))).all()
+
+
+@pytest.mark.parametrize(("successes", "num_seeds"), [(0, 5), (1, 5), (5, 5), (15, 20), (19, 20), (20, 20)])
+def test_ends_of_the_interval_of_a_share_have_binomial_tails_of_a_fortieth(successes, num_seeds):
+    value, low, high = estimate_share(successes, num_seeds)
+
+    def probability(counts, share):
+        return sum(math.comb(num_seeds, n) * share**n * (1 - share) ** (num_seeds - n) for n in counts)
+
+    assert value == successes / num_seeds
+    if successes > 0:
+        assert probability(range(successes, num_seeds + 1), low) == pytest.approx(0.025)
+    else:
+        assert low == 0.0
+    if successes < num_seeds:
+        assert probability(range(successes + 1), high) == pytest.approx(0.025)
+    else:
+        assert high == 1.0
 
 
 def test_bootstrap_interval_is_close_to_the_normal_interval_for_many_seeds():
     values = np.random.default_rng(1).normal(size=400)
-    _, low, high = bootstrap(mean, values)
+    _, low, high = bootstrap(lambda resamples: resamples.mean(axis=-1), values)
     np.testing.assert_allclose((high - low) / 2, 1.96 * values.std() / 20, rtol=0.1)
 
 
-def test_equal_seeds_have_an_interval_of_zero_width():
-    assert bootstrap(mean, np.ones(5)) == (1.0, 1.0, 1.0)
+def test_ratio_of_standard_deviations_has_an_interval_around_it():
+    value, low, high = estimate_ratio_of_stds(np.asarray([1.0, 3.0, 5.0]), np.asarray([1.0, 2.0, 3.0]))
+    assert value == pytest.approx(2.0)
+    assert low < value < high
 
 
 @given(st.integers(0, 50))

@@ -5,7 +5,7 @@ import pytest
 from tests.experiments.fake import fake_seeds
 
 from gemax.experiments import ablations, extensions, fig3, fig4, fig5, fig6, fig7, fig10
-from gemax.experiments.measures import finite_env, random_policy_visits
+from gemax.experiments.measures import finite_env, random_policy_visits, solving_table
 
 FINITE = finite_env("two-rooms")
 STEPS_APART = FINITE.distances.astype(np.float32)
@@ -33,14 +33,47 @@ def embedded(table, noises=1):
 )
 def test_fig3_claims_follow_the_solving_times(gem, oracle, slow, level, faster):
     times = {"GEM": gem, "oracle, n = 1": oracle, "oracle, n = 5": slow, "oracle, n = 10": slow}
-    found = verdicts(
-        fig3.decide_claims("two-rooms", {label: at + np.arange(5.0) / 10 for label, at in times.items()})
-    )
-    assert found == {
+    runs = {label: fake_seeds(solved_at=at) for label, at in times.items()}
+    assert verdicts(fig3.decide_claims("two-rooms", runs)) == {
         "fig3-two-rooms-level-with-n-1": level,
         "fig3-two-rooms-faster-than-n-5": faster,
         "fig3-two-rooms-faster-than-n-10": faster,
     }
+
+
+def test_claims_about_speed_count_the_updates_from_which_on_a_run_is_solved():
+    runs = {
+        "GEM": fake_seeds(solved_at=30),
+        "oracle, n = 1": fake_seeds(solved_at=10, lost_at=90),
+        "oracle, n = 5": fake_seeds(solved_at=90),
+        "oracle, n = 10": fake_seeds(solved_at=90),
+    }
+    level = fig3.decide_claims("two-rooms", runs)[0]
+    assert level.verdict == "holds"
+    assert level.numbers["oracle"] == [100.0] * 5
+    assert level.numbers["first_crossing"]["oracle"] == [10.0, 11.0, 12.0, 13.0, 14.0]
+    assert level.numbers["first_crossing_ratio"][0] > 2.5
+
+
+def test_tables_show_the_first_crossing_beside_the_update_from_which_on_it_is_solved():
+    runs = {
+        "held": fake_seeds(solved_at=30),
+        "lost": fake_seeds(solved_at=10, lost_at=90),
+        "never": fake_seeds(),
+    }
+    assert solving_table({"2-Rooms": runs}).splitlines()[2:] == [
+        "| 2-Rooms | held | 5 of 5 | 30 to 34 | 5 of 5 | 30 to 34 |",
+        "| 2-Rooms | lost | 5 of 5 | 10 to 14 | 0 of 5 | – |",
+        "| 2-Rooms | never | 0 of 5 | – | 0 of 5 | – |",
+    ]
+
+
+def test_one_seed_that_loses_its_task_again_refutes_a_claim_about_every_seed():
+    runs = runs_of_fig4(gem=20, rnd=20, ngu=20, ngu_rnd=20)
+    runs["mountain-car: GEM"][3] = fake_seeds(solved_at=20, lost_at=90)[3]
+    claim = {claim.id: claim for claim in fig4.analyse(runs).claims}["fig4-gem-solves-all"]
+    assert (claim.verdict, claim.seed_count, claim.value) == ("does not hold", "19 of 20", 0.95)
+    assert claim.interval == pytest.approx((0.7513, 0.9987), abs=1e-4)
 
 
 def runs_of_fig4(**solved_at):
@@ -58,7 +91,7 @@ def test_fig4_claims_hold_if_gem_is_fastest():
     assert {name for name, verdict in found.items() if verdict != "holds"} <= {
         f"fig4-{env}-rnd-unsteady" for env in fig4.ENV_IDS
     }
-    assert "| GEM | 20 of 20 |" in result.table
+    assert "| GEM | 20 of 20 | 0.22 (" in result.table
 
 
 def test_fig4_claims_fail_if_gem_solves_nothing():

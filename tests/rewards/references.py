@@ -29,18 +29,21 @@ class RunningMoments:
 class Oracle:
     """`sec:sweep2timescale`: -ln of a moving average of true counts, normalised like GEM's reward."""
 
-    def __init__(self, num_cells, scale, shift):
-        self.num_cells, self.scale, self.shift = num_cells, scale, shift
-        self.counts, self.moments = [], RunningMoments(0.99)
+    def __init__(self, num_states, scale, shift):
+        self.num_states, self.scale, self.shift = num_states, scale, shift
+        self.counts, self.raw = [], []
 
-    def step(self, cell):
-        self.counts.append([sum(s == x for row in cell for s in row) for x in range(self.num_cells)])
+    def step(self, state):
+        self.counts.append([sum(s == x for row in state for s in row) for x in range(self.num_states)])
         ages = range(len(self.counts))[::-1]
         average = sum(0.99**age * np.asarray(count) for age, count in zip(ages, self.counts, strict=True))
         probability = average / average.sum()
-        raw = np.asarray([[-np.log(probability[s]) for s in row] for row in cell])
-        self.moments.add(raw.reshape(-1))
-        return (raw - self.moments.mean) / self.moments.std * self.scale + self.shift
+        raw = np.asarray([[-np.log(probability[s]) for s in row] for row in state])
+        self.raw.append(raw)
+        weight = [0.99**age for age in ages]
+        mean = np.average([batch.mean() for batch in self.raw], weights=weight)
+        std = np.average([batch.std() for batch in self.raw], weights=weight)
+        return (raw - mean) / std * self.scale + self.shift
 
 
 class Rnd:

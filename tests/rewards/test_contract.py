@@ -34,7 +34,7 @@ MEMBERS = {
     "gem-episode": gem_with(own_episode(CONFIG, capacity=5)),
     "centred": centred(NGU),
     "none": no_reward(),
-    "oracle": oracle(ROWS, 0.005, 0.005),
+    "oracle": oracle(ROWS, 0.005, 0.005, 0.99),
     "rnd": rnd(mlp((8, 4)), OPTIMISER, 0.001, RndSettings()),
     "ngu": NGU,
     "ngu-rnd": ngu_rnd(NGU, distillation(mlp((8, 4)), OPTIMISER, RndSettings())),
@@ -50,6 +50,6 @@ def test_every_method_follows_the_contract(name):
         rows,
         ENVS,
         num_actions=ACTIONS,
-        num_cells=ROWS,
+        num_states=ROWS,
         envs_are_independent=name in INDEPENDENT,
     )

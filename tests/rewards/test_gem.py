@@ -38,6 +38,7 @@ def make_transitions(seed=0, table=True, num_rows=ROWS):
         never,
         never,
         next_observation,
+        next_observation,
     )
 
 

@@ -7,55 +7,65 @@ from tests.rewards.references import Oracle
 from gemax.rewards.oracle import log_visitation, oracle
 from gemax.testing import example_transitions, slice_steps
 
-ENVS, CELLS, STEPS, ROLLOUTS = 3, 15, 5, 5
+ENVS, STATES, STEPS, ROLLOUTS = 3, 15, 5, 5
 SCALE, SHIFT = 0.5, 0.2
 
 
 def rollouts():
-    whole = example_transitions(1, jnp.eye(CELLS), ENVS, STEPS * ROLLOUTS, num_cells=CELLS)
+    whole = example_transitions(1, jnp.eye(STATES), ENVS, STEPS * ROLLOUTS, num_states=STATES)
     return [slice_steps(whole, STEPS * i, STEPS * (i + 1)) for i in range(ROLLOUTS)]
 
 
 @pytest.fixture(scope="module")
 def method():
-    method = oracle(CELLS, SCALE, SHIFT)
+    method = oracle(STATES, SCALE, SHIFT, 0.99)
     return method._replace(step=jax.jit(method.step))
 
 
 def test_rewards_equal_the_reference(method, key):
-    reference = Oracle(CELLS, SCALE, SHIFT)
-    state = method.init(key, jnp.eye(CELLS), ENVS)
+    reference = Oracle(STATES, SCALE, SHIFT)
+    state = method.init(key, jnp.eye(STATES), ENVS)
     for transitions in rollouts():
         reward, state, _ = method.step(state, transitions, key)
-        np.testing.assert_allclose(reward, reference.step(np.asarray(transitions.cell)), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            reward, reference.step(np.asarray(transitions.state_index)), rtol=1e-5, atol=1e-5
+        )
 
 
 def test_probabilities_and_a_plain_moving_average_of_counts_differ_by_a_constant(method, key):
     """`-ln count(x)` of an average that starts at zero. Normalisation removes the constant."""
-    state, average = method.init(key, jnp.eye(CELLS), ENVS), np.zeros(CELLS)
+    state, average = method.init(key, jnp.eye(STATES), ENVS), np.zeros(STATES)
     for transitions in rollouts():
         _, state, _ = method.step(state, transitions, key)
-        cell = np.asarray(transitions.cell).reshape(-1)
-        average = 0.99 * average + 0.01 * np.bincount(cell, minlength=CELLS)
-        difference = -np.log(average[cell]) + np.asarray(log_visitation(state.visits))[cell]
+        states = np.asarray(transitions.state_index).reshape(-1)
+        average = 0.99 * average + 0.01 * np.bincount(states, minlength=STATES)
+        difference = -np.log(average[states]) + np.asarray(log_visitation(state.visits))[states]
         np.testing.assert_allclose(difference, difference[0], rtol=1e-5)
 
 
 def test_raw_reward_of_uniform_visits_is_the_entropy_of_the_environment(method, key):
-    transitions = rollouts()[0]._replace(cell=jnp.arange(CELLS).reshape(STEPS, ENVS))
-    state = method.init(key, jnp.eye(CELLS), ENVS)
+    transitions = rollouts()[0]._replace(state_index=jnp.arange(STATES).reshape(STEPS, ENVS))
+    state = method.init(key, jnp.eye(STATES), ENVS)
     reward, _, metrics = method.step(state, transitions, key)
-    np.testing.assert_allclose(metrics["raw_reward"], np.log(CELLS), rtol=1e-6)
+    np.testing.assert_allclose(metrics["raw_reward"], np.log(STATES), rtol=1e-6)
     np.testing.assert_allclose(reward, SHIFT, atol=0.05 * SCALE)
 
 
-def test_unvisited_cells_have_a_finite_log_probability():
+def test_unvisited_states_have_a_finite_log_probability():
     np.testing.assert_allclose(log_visitation(jnp.zeros(4)), 0.0)
     np.testing.assert_allclose(log_visitation(jnp.asarray([0.0, 100.0])), [-np.log(100.0), 0.0], rtol=1e-6)
 
 
+def test_visits_to_states_of_the_same_cell_count_separately(method, key):
+    """In 16-Leaves a state is the cell and the position of the reward."""
+    transitions = rollouts()[0]._replace(cell=jnp.zeros((STEPS, ENVS), int))
+    _, state, _ = method.step(method.init(key, jnp.eye(STATES), ENVS), transitions, key)
+    counts = np.bincount(np.asarray(transitions.state_index).reshape(-1), minlength=STATES)
+    np.testing.assert_array_equal(state.visits, counts)
+
+
 def test_bad_settings_are_refused_by_name():
-    with pytest.raises(ValueError, match="num_cells must be at least 1"):
-        oracle(0, SCALE, SHIFT)
+    with pytest.raises(ValueError, match="num_states must be at least 1"):
+        oracle(0, SCALE, SHIFT, 0.99)
     with pytest.raises(ValueError, match="count_decay"):
         oracle(4, SCALE, SHIFT, count_decay=1.5)

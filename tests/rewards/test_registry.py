@@ -12,7 +12,7 @@ from gemax.rewards.build import RewardInputs
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.registry import METHODS, build_reward
 
-INPUTS = RewardInputs(optax.adam(1e-3), torso_size=8, head_size=8, horizon=5, num_actions=4, num_cells=6)
+INPUTS = RewardInputs(optax.adam(1e-3), torso_size=8, head_size=8, horizon=5, num_actions=4, num_states=6)
 
 
 def test_rows_and_configuration_name_the_same_methods():
@@ -30,7 +30,7 @@ def test_every_method_can_be_built(method):
 
 
 def test_a_method_that_needs_what_the_environment_lacks_is_refused():
-    with pytest.raises(ValueError, match="oracle counts visits to cells"):
-        build_reward(IntrinsicConfig(method="oracle"), INPUTS._replace(num_cells=None))
+    with pytest.raises(ValueError, match="oracle counts visits to the true states"):
+        build_reward(IntrinsicConfig(method="oracle"), INPUTS._replace(num_states=None))
     with pytest.raises(ValueError, match="ngu-rnd predicts the action and needs discrete actions"):
         build_reward(IntrinsicConfig(method="ngu-rnd"), INPUTS._replace(num_actions=None))

@@ -31,6 +31,7 @@ def consecutive_transitions(is_first, seed=0):
         never,
         jnp.asarray(is_first),
         action,
+        action,
     )
 
 

@@ -88,7 +88,7 @@ def test_seeds_are_trained_together_with_a_custom_reward(tmp_path):
 def test_the_example_of_counts_keeps_the_contract():
     config = configure("two-rooms")
     spec = make_env("two-rooms").spec
-    check_reward(counts(spec, config), jnp.eye(6), 4, num_cells=spec.num_cells)
+    check_reward(counts(spec, config), jnp.eye(6), 4, num_states=spec.num_cells)
 
 
 def test_the_example_in_the_documentation_runs(tmp_path, monkeypatch):

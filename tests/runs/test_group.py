@@ -27,7 +27,7 @@ from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory, create_run
 from gemax.runs.seed_directories import new_run_path
 from gemax.training.config import config_from_json
-from gemax.training.nonfinite import nonfinite_metrics
+from gemax.training.nonfinite import RETURNS, nonfinite_metrics
 
 TWO = CONFIG.replace(seeds=2)
 SEEDS = ("seed-0", "seed-1")
@@ -66,8 +66,8 @@ def test_the_group_logs_the_mean_over_seeds_and_a_summary_of_each(group):
 def test_a_seed_of_a_group_learns_the_same_as_alone(group, whole):
     lone, grouped = metrics_but_seconds(whole)[0], metrics_but_seconds(group / "seed-0")[0]
     assert lone.keys() == grouped.keys()
-    assert lone["return"] is grouped["return"] is None  # no episode has ended yet
-    for name in lone.keys() - {"return"}:
+    assert all(lone[name] is grouped[name] is None for name in RETURNS)  # no episode has ended yet
+    for name in lone.keys() - set(RETURNS):
         np.testing.assert_allclose(grouped[name], lone[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 

@@ -8,6 +8,8 @@ from gemax.training.presets import configure
 CONFIG = configure("two-rooms", num_envs=8, unroll_length=5, unroll_period=5)
 METRICS = {
     "return": 0.0,
+    "recent_return": 0.0,
+    "recent_return_std": 0.0,
     "episodes": 0.0,
     "visitation_entropy": 2.0,
     "coverage": 0.5,
@@ -51,8 +53,18 @@ def test_solving_takes_the_mean_of_a_thousand_episodes(trainer):
     assert not is_solved(trainer.spec, lucky)
     summary = summary_of_seed(trainer, [line(), lucky, solved], 20, 3.0, 4.0)
     assert (summary["solved_at_update"], summary["return"]) == (20, 0.97)
+    assert summary["first_crossing_update"] == 20
     assert summary_of_seed(trainer, [line()], 10, 3.0, 4.0)["return"] is None
     assert summary_of_seed(trainer, [], 0, 0.0, None)["visitation_entropy"] is None
+
+
+def test_a_return_that_is_lost_again_is_a_first_crossing_but_not_solved(trainer):
+    returns = (0.0, 0.949999988, 0.9499, 0.96, 0.97)
+    lines = [line(10 * i, episodes=1000.0, **{"return": value}) for i, value in enumerate(returns, start=1)]
+    held, lost = (summary_of_seed(trainer, lines[:end], 50, 3.0, 4.0) for end in (5, 3))
+    assert (held["first_crossing_update"], held["solved_at_update"]) == (20, 40)
+    assert (lost["first_crossing_update"], lost["solved_at_update"]) == (20, None)
+    assert (held["first_crossing_seconds"], lost["solved_at_seconds"]) == (1.5, None)
 
 
 def test_the_summary_of_a_frozen_seed_names_what_was_not_finite(trainer):

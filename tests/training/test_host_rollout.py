@@ -1,3 +1,4 @@
+import contextlib
 from functools import partial
 
 import jax
@@ -10,7 +11,7 @@ from tests.envs.host.toys import Counting, SamplesSpace
 
 from gemax.envs.host.base import VectorTransition
 from gemax.training.assemble import CUSTOM_ENV, CustomParts, assemble
-from gemax.training.host_rollout import HostActor, reset_seed, without_reward
+from gemax.training.host_rollout import HostActor, first_episode_limits, reset_seed, without_reward
 from gemax.training.learn import extrinsic_reward
 from gemax.training.loop import initial_states, train
 from gemax.training.presets import configure
@@ -53,6 +54,21 @@ def test_a_seed_determines_the_run(returns):
     trainer = trainer_in(Counting, **changes)
     (*_, (one, _)), (*_, (other, _)) = trained(trainer), trained(trainer)
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), one.parameters, other.parameters))
+
+
+def test_first_episodes_end_at_random_steps_and_their_returns_do_not_count():
+    limits = first_episode_limits(horizon=50, num_envs=1000, seed=3)
+    assert limits.min() == 1
+    assert limits.max() == 50
+    assert len(set(limits)) == 50
+    trainer = trainer_in(partial(Counting, limit=1000), updates=1)
+    with contextlib.closing(trainer.collector.env.open(8)) as envs:
+        actor = HostActor(trainer, envs, 0, np.arange(1, 9))
+        steps = actor.collect(actor.snapshot(initial_states(trainer)), 4, jax.random.key(0))
+    ended = steps.terminated | steps.truncated
+    assert steps.truncated[0, 0]
+    # A step counts as partial until its environment starts its second episode.
+    np.testing.assert_array_equal(steps.is_partial, np.cumsum(ended, axis=0) - ended == 0)
 
 
 def test_a_resumed_run_starts_new_episodes_and_keeps_everything_else():
@@ -138,7 +154,7 @@ def test_scaled_rewards_are_divided_by_the_largest_recent_return_above_one(kept,
     statistics = statistics._replace(returns=statistics.returns.at[3].set(kept))
     nothing = VectorTransition(*(np.zeros((2, 8)) for _ in VectorTransition._fields))
     steps = Transition(
-        None, None, nothing.reward, nothing.reward, jnp.ones((2, 8)), *[nothing.terminated] * 3, None,
+        None, None, nothing.reward, nothing.reward, jnp.ones((2, 8)), *[nothing.terminated] * 3, None, None,
         episode_return=jnp.full((2, 8), now),
     )  # fmt: skip
     assert extrinsic_reward(trainer.config, statistics, steps) == pytest.approx(expected)
@@ -187,7 +203,7 @@ def test_reward_free_episodes_truncate_instead_of_terminating():
 
 
 def test_methods_that_do_not_fit_the_environment_are_refused():
-    with pytest.raises(ValueError, match="method oracle counts visits to cells"):
+    with pytest.raises(ValueError, match="method oracle counts visits to the true states"):
         trainer_in(Counting, method="oracle")
     with pytest.raises(ValueError, match="method ngu predicts the action and needs discrete actions"):
         trainer_in(partial(SamplesSpace, *ODD["numbers"]), method="ngu")

@@ -11,12 +11,19 @@ from gemax.rewards.config import IntrinsicConfig
 from gemax.training.assemble import assemble
 from gemax.training.collector import EpisodeOptions
 from gemax.training.compiled import updates_per_call
-from gemax.training.learn import initial_state, intrinsic_weight, learn
+from gemax.training.learn import (
+    actor_critic_epochs,
+    actor_critic_step,
+    initial_state,
+    intrinsic_weight,
+    learn,
+)
 from gemax.training.loop import initial_states, train
 from gemax.training.observations import ObservationTable
 from gemax.training.presets import configure
 from gemax.training.rollout import collect, reset_actor
-from gemax.training.state import NUM_RETURNS, RunningStatistics, count_returns, mean_return
+from gemax.training.state import NUM_RETURNS, RunningStatistics, count_returns, return_moments
+from gemax.training.window import extend
 from gemax.types import ends
 
 SMALL = {
@@ -138,6 +145,30 @@ def test_collected_transitions_follow_one_another(trainer, state):
     assert after.is_first.shape == (8,)
 
 
+@pytest.mark.parametrize("env", ENVS)
+def test_environments_start_in_all_phases_of_an_episode(env, key):
+    trainer = assemble(small(env, num_envs=256))
+    horizon = trainer.spec.horizon
+    actor = jax.jit(partial(trainer.collector.initial_actor, trainer))(key)
+    time = np.asarray(actor.inputs.time)
+    clock = getattr(actor.env, "time", getattr(actor.env, "steps", None))
+    np.testing.assert_array_equal(time, clock)
+    assert time.min() < horizon / 8
+    assert horizon * 7 / 8 < time.max() < horizon
+    np.testing.assert_array_equal(actor.is_partial, time > 0)
+
+
+def test_returns_of_first_episodes_do_not_count(init, trainer):
+    actor = jax.jit(partial(trainer.collector.initial_actor, trainer))(jax.random.key(1))
+    state = init(jax.random.key(0))
+    _, steps = jax.jit(partial(collect, trainer.collector.env, trainer), static_argnums=2)(
+        state, actor, 2 * trainer.spec.horizon, jax.random.key(2)
+    )
+    ended = np.asarray(ends(steps))
+    is_first_episode = np.cumsum(ended, axis=0) - ended == 0
+    np.testing.assert_array_equal(steps.is_partial, is_first_episode & np.asarray(actor.is_partial))
+
+
 def test_a_seed_determines_the_run(init, learn_once):
     (one, metrics), (same, same_metrics), (other, _) = (
         learn_once(init(jax.random.key(seed))) for seed in (3, 3, 4)
@@ -187,6 +218,26 @@ def test_with_policy_every_2_the_policy_trains_in_every_second_update_only():
     assert np.isfinite(second_metrics["agent_loss"])
 
 
+def test_two_epochs_are_two_gradient_steps_on_the_same_unroll(trainer, state):
+    config = trainer.config.replace(update_epochs=2, learning_rate=1e-3)
+    trainer = trainer._replace(config=config)
+    _, steps = jax.jit(partial(collect, trainer.collector.env, trainer), static_argnums=2)(
+        state, state.actor, 6, jax.random.key(2)
+    )
+    window = extend(state.window, steps, jax.random.normal(jax.random.key(3), steps.reward.shape))
+    one_step = jax.jit(partial(actor_critic_step, trainer))
+    parameters, optimiser, _ = one_step(state, window)
+    expected, _, _ = one_step(state._replace(parameters=parameters, optimiser=optimiser), window)
+    epochs = jax.jit(partial(actor_critic_epochs, trainer))
+    found, _, _ = epochs(state, window, key=jax.random.key(0))
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), found, expected)
+
+
+def test_minibatches_split_the_environments():
+    with pytest.raises(ValueError, match=r"num_minibatches must divide num_envs \(8\); got 3"):
+        small(num_minibatches=3)
+
+
 def test_updates_that_are_not_finite_are_skipped_and_change_no_state(state, learn_once):
     poisoned = jax.tree.map(lambda leaf: leaf * jnp.nan, state.reward.parameters)
     state = state._replace(reward=state.reward._replace(parameters=poisoned))
@@ -204,7 +255,10 @@ def test_the_ring_buffer_holds_the_last_returns():
         returns, ended = rng.normal(size=(10, 8)).astype(np.float32), rng.uniform(size=(10, 8)) < 0.6
         truth += returns[ended].tolist()
         statistics = count_returns(statistics, jnp.asarray(returns), jnp.asarray(ended))
-        np.testing.assert_allclose(mean_return(statistics), np.mean(truth[-NUM_RETURNS:]), atol=1e-5)
+        for num_episodes in (NUM_RETURNS, 100):
+            mean, spread = return_moments(statistics, num_episodes)
+            np.testing.assert_allclose(mean, np.mean(truth[-num_episodes:]), atol=1e-5)
+            np.testing.assert_allclose(spread, np.std(truth[-num_episodes:]), atol=1e-5)
     assert len(truth) > NUM_RETURNS
     assert int(statistics.num_returns) == len(truth)
 

@@ -16,6 +16,10 @@ class AgentConfig:
     """Steps per environment that the actor-critic trains on in each update (the paper's trace length)."""
     unroll_period: Count = 30
     """New steps per environment and update. If shorter than `unroll_length`, older steps are reused off-policy."""
+    update_epochs: Count = 1
+    """Passes of policy and value over each unroll."""
+    num_minibatches: Count = 1
+    """Parts that each pass splits the environments into. Each part is one gradient step."""
     policy_every: Count = 1
     """Train policy and value only in every n-th update. The intrinsic reward trains in every update."""
 
@@ -29,6 +33,10 @@ class AgentConfig:
     """λ of V-trace."""
     entropy_cost: NonNegative = 1e-3
     """w_ent: weight of the policy's entropy in the loss."""
+    policy_clip: NonNegative = 0.0
+    """ε of PPO: a step whose action probability already changed by more than this share is not reinforced. 0: off."""
+    normalise_advantages: bool = False
+    """Divide the advantages of an unroll by their standard deviation."""
     scale_rewards: bool = False
     """Scale extrinsic rewards so that no recent episode has a return above one in absolute value."""
 

@@ -40,11 +40,28 @@ def actor_critic_loss(
     )
     assert transitions.is_valid is not None
     weight = transitions.is_valid / jnp.maximum(jnp.sum(transitions.is_valid), 1)
-    policy_loss = -jnp.sum(weight * log_prob * estimate.advantage)
+    advantage = estimate.advantage
+    if config.normalise_advantages:
+        centre = jnp.sum(weight * advantage)
+        advantage = (advantage - centre) / (jnp.sqrt(jnp.sum(weight * (advantage - centre) ** 2)) + 1e-8)
+    if config.policy_clip:
+        advantage = jnp.where(has_changed_enough(ratio, advantage, config.policy_clip), 0.0, advantage)
+    policy_loss = -jnp.sum(weight * log_prob * jax.lax.stop_gradient(advantage))
     value_loss = jnp.sum(weight * (value_t - estimate.target) ** 2)
     entropy = jnp.sum(weight * entropy_t)
     total = policy_loss + value_loss - config.entropy_cost * entropy
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "action_entropy": entropy}
+
+
+def has_changed_enough(
+    ratio: Float[Array, "time envs"], advantage: Float[Array, "time envs"], policy_clip: float
+) -> Bool[Array, "time envs"]:
+    """Returns where PPO's clipped objective has no gradient.
+
+    `min(ratio A, clip(ratio, 1 - ε, 1 + ε) A)` is constant where the policy has moved beyond ε in the direction of the
+    advantage (Schulman et al. 2017, equation 7).
+    """
+    return jnp.where(advantage > 0, ratio > 1 + policy_clip, ratio < 1 - policy_clip)
 
 
 def _estimate(

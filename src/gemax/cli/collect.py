@@ -1,7 +1,7 @@
 """`gemax collect`: writes episodes of a run's policy as a dataset."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -12,6 +12,7 @@ def collect(
     episodes: int = 1000,
     seed: int = 0,
     max_episode_steps: Annotated[int | None, arg(metavar="STEPS")] = None,
+    checkpoint: Annotated[Literal["newest", "best"] | int, arg(metavar="newest|best|UPDATE")] = "newest",
     dataset_id: Annotated[str | None, arg(name="id", metavar="NAME")] = None,
 ) -> int:
     """Writes episodes of the policy of a run as a Minari dataset.
@@ -21,6 +22,8 @@ def collect(
         episodes: Number of episodes, with sampled actions.
         seed: Random seed of the episodes.
         max_episode_steps: Step limit of `gym:` environments. The default is 10,000, or the horizon if longer.
+        checkpoint: The policy that acts: the newest one, the best one (highest mean return of 100 episodes), or
+            that of an update.
         dataset_id: Name of the dataset. The default is gemax/RUN-v0.
     """
     from rich.progress import Progress
@@ -37,6 +40,7 @@ def collect(
             seed=seed,
             max_episode_steps=max_episode_steps,
             dataset_id=dataset_id,
+            checkpoint=checkpoint,
             callback=lambda num_written: bar.update(task, completed=num_written),
             log=console.print,
         )

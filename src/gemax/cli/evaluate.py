@@ -1,7 +1,7 @@
 """`gemax evaluate`: evaluates the policy of a run."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -14,6 +14,7 @@ def evaluate(
     episodes: int = 1000,
     seed: int = 0,
     max_episode_steps: Annotated[int | None, arg(metavar="STEPS")] = None,
+    checkpoint: Annotated[Literal["newest", "best"] | int, arg(metavar="newest|best|UPDATE")] = "newest",
 ) -> int:
     """Evaluates the policy of a run with sampled and with greedy actions: return, coverage and entropy.
 
@@ -22,6 +23,8 @@ def evaluate(
         episodes: Number of episodes with sampled actions, and number of episodes with greedy actions.
         seed: Random seed of the episodes.
         max_episode_steps: Step limit of `gym:` environments. The default is 10,000, or the horizon if longer.
+        checkpoint: The policy to evaluate: the newest one, the best one (highest mean return of 100 episodes), or
+            that of an update.
     """
     from rich.table import Table
 
@@ -29,16 +32,26 @@ def evaluate(
     from gemax.runs.evaluation import ACTION_MODES, evaluate_run
 
     console = make_console()
-    report = evaluate_run(run, episodes, seed, log=console.print, max_episode_steps=max_episode_steps)
+    report = evaluate_run(
+        run, episodes, seed, log=console.print, max_episode_steps=max_episode_steps, checkpoint=checkpoint
+    )
     seeds = report.get("seeds", [])
     rows = {f"seed {trained['seed']}, {mode}": trained[mode] for trained in seeds for mode in ACTION_MODES}
     rows |= {f"mean, {mode}" if seeds else mode: report[mode] for mode in ACTION_MODES}
-    table = Table("policy", *COLUMNS[:-1], "share of ceiling", title=f"{episodes:,} episodes")
+    table = Table("policy", *COLUMNS[:-1], "share of ceiling", title=_title(report))
     for label, statistics in rows.items():
         table.add_row(label, *(_format(statistics.get(name)) for name in COLUMNS))
     console.print(table)
     console.print(f"Written to {run / 'evaluation.json'}. ± is half of a 95 % confidence interval.")
     return 0
+
+
+def _title(report: dict[str, Any]) -> str:
+    updates = sorted({trained["update"] for trained in report.get("seeds", [report])})
+    which = report["checkpoint"] if isinstance(report["checkpoint"], str) else "chosen"
+    return (
+        f"{report['episodes']:,} episodes, {which} checkpoint (update {', '.join(f'{u:,}' for u in updates)})"
+    )
 
 
 def _format(statistic: dict[str, Any] | None) -> str:

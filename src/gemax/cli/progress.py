@@ -88,8 +88,8 @@ class TrainingBar(StatusBar):
 
 
 def format_metrics(metrics: dict[str, Any]) -> str:
-    """Returns the most important metrics as one line."""
-    parts = [f"return {_format(metrics['return'], '.2f')}"]
+    """Returns the most important metrics as one line. The return is that of the last 100 episodes."""
+    parts = [f"return {_format(metrics['recent_return'], '.2f')}"]
     seeds = metrics.get("seeds", 1)
     if "seeds" in metrics:
         parts.append(f"{metrics['seeds_solved']} of {seeds} seeds solved")
@@ -112,12 +112,17 @@ def report_outcome(run: "Run") -> int:
 
 
 def _outcome(summary: dict[str, Any]) -> list[str]:
-    mean_return = f"return {_format(summary['return'], '.3f')} over the last 1,000 episodes"
+    mean_return = (
+        f"return {_format(summary['recent_return'], '.3f')} over the last 100 episodes, "
+        f"{_format(summary['return'], '.3f')} over the last 1,000"
+    )
     if "seeds" in summary:
         solved = summary["solved"]
         mean_return = f"mean {mean_return}, solved by {solved['seeds']} of {solved['of']} seeds"
     elif summary["solved_at_update"]:
         mean_return += f", solved at update {summary['solved_at_update']:,}"
+    elif summary["first_crossing_update"]:
+        mean_return += f", solved at update {summary['first_crossing_update']:,} and lost again"
     lines = [
         f"{summary['status']} after {summary['updates']:,} updates, {summary['frames']:,} frames, "
         f"{summary['seconds']:.0f} s: {mean_return}"
@@ -126,6 +131,11 @@ def _outcome(summary: dict[str, Any]) -> list[str]:
     if entropy is not None and ceiling is not None:
         lines.append(
             f"visitation entropy {entropy:.3f} of at most {ceiling:.3f} nats ({entropy / ceiling:.1%})"
+        )
+    if summary.get("best_update") is not None:
+        lines.append(
+            f"best return {summary['best_return']:.3f} at update {summary['best_update']:,}: use that policy with "
+            "`--checkpoint best`"
         )
     for frozen in summary.get("frozen", []):
         terms = ", ".join(frozen["not_finite"]) or "a gradient"

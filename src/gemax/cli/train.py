@@ -38,6 +38,8 @@ class CommonFlags:
     """Hide the extrinsic reward from the agent."""
     start_from: Annotated[str, arg(name="from", metavar="RUN")] = ""
     """Run directory to copy the networks from, for example to fine-tune a reward-free run."""
+    start_checkpoint: Annotated[str, arg(name="from-checkpoint", metavar="newest|best|UPDATE")] = "newest"
+    """Checkpoint of the run that `--from` names."""
     out: Path | None = None
     """Run directory. The default is runs/ENV-METHOD-SEED, numbered if that exists."""
     tensorboard: bool = False

@@ -56,6 +56,49 @@ def update_moments(
     return tree_where(jnp.any(mask), updated, moments)
 
 
+class RunningScale(NamedTuple):
+    """Exponential running averages of the mean and of the standard deviation of batches.
+
+    Unlike the variance of `Moments`, this standard deviation excludes the drift of the batch means.
+    """
+
+    mean: Float[Array, ""]
+    std: Float[Array, ""]
+    weight: Float[Array, ""]
+    """Sum of decay^age over all batches."""
+
+
+def init_scale() -> RunningScale:
+    """Returns the averages before the first batch: mean 0, standard deviation 1 and weight 0."""
+    return RunningScale(jnp.zeros(()), jnp.ones(()), jnp.zeros(()))
+
+
+def update_scale(
+    scale: RunningScale,
+    values: Float[Array, "*shape"],
+    mask: Bool[Array, "*shape"] | None = None,
+    *,
+    decay: float = 0.99,
+) -> RunningScale:
+    """Adds one batch. Inside `jit`, an empty mask leaves the averages unchanged."""
+    batch = update_moments(init_moments(), values, mask)
+    weight = decay * scale.weight + 1.0
+    updated = RunningScale(
+        scale.mean + (batch.mean - scale.mean) / weight,
+        scale.std + (jnp.sqrt(batch.variance) - scale.std) / weight,
+        weight,
+    )
+    return tree_where(batch.weight > 0, updated, scale)
+
+
+def normalise(
+    running: RunningScale, values: Float[Array, "*shape"], *, scale: float = 1.0, shift: float = 0.0
+) -> Float[Array, "*shape"]:
+    """Returns `(r - μ) / σ · s + m`. σ is at least the rounding error of the mean, so that noise is not amplified."""
+    std = jnp.maximum(running.std, _min_std(running.mean))
+    return (values - running.mean) / std * scale + shift
+
+
 def update_row_moments(
     moments: Moments, rows: Float[Array, "rows *shape"], visits: Float[Array, " rows"], *, decay: float
 ) -> Moments:
@@ -90,14 +133,7 @@ def table_moments(rows: Shaped[Array, "rows *shape"]) -> Moments:
 
 def std(moments: Moments) -> Float[Array, "*shape"]:
     """Returns σ, but at least the rounding error of the mean, so that a division by it does not amplify noise."""
-    return jnp.maximum(jnp.sqrt(moments.variance), 1e-6 + 1e-5 * jnp.abs(moments.mean))
-
-
-def normalise(
-    moments: Moments, values: Float[Array, "*shape"], *, scale: float = 1.0, shift: float = 0.0
-) -> Float[Array, "*shape"]:
-    """Returns `(r - μ) / σ · s + m` for scalar moments."""
-    return (values - moments.mean) / std(moments) * scale + shift
+    return jnp.maximum(jnp.sqrt(moments.variance), _min_std(moments.mean))
 
 
 def standardise(moments: Moments, observations: Shaped[Array, "..."]) -> Float[Array, "..."]:
@@ -109,6 +145,10 @@ def standardise(moments: Moments, observations: Shaped[Array, "..."]) -> Float[A
     mean = moments.mean.reshape(batch_axes + moments.mean.shape)
     sigma = jnp.sqrt(moments.variance + 1e-8).reshape(batch_axes + moments.mean.shape)
     return jnp.clip((observations.astype(float) - mean) / sigma, -MAX_STANDARDISED, MAX_STANDARDISED)
+
+
+def _min_std(mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    return 1e-6 + 1e-5 * jnp.abs(mean)
 
 
 def _merge(

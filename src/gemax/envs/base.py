@@ -27,9 +27,9 @@ class FiniteEnv(NamedTuple):
     """Indices and tables of an environment with finitely many states, such as a gridworld."""
 
     cell_index: Callable[[State], Int[Array, ""]]
-    """Returns the cell of the agent. Entropy, heatmap and oracle are computed from the visits to each cell."""
+    """Returns the cell of the agent. Entropy and heatmap are computed from the visits to each cell."""
     state_index: Callable[[State], Int[Array, ""]]
-    """Returns the index of the state. The time is not part of it."""
+    """Returns the index of the state, which the oracle counts. The time is not part of it."""
     observation_index: Callable[[State], Int[Array, ""]]
     """Returns the row of `observation_table` that the agent observes. Several states may share a row."""
     observation_table: UInt8[Array, "rows height width 3"]
@@ -74,6 +74,12 @@ class JaxEnv(NamedTuple):
     """Returns the cell of a state, from 0 to `spec.num_cells - 1`: a cell of the map, or a bin."""
     finite: FiniteEnv | None = None
     """Indices and tables, if the environment has finitely many states."""
+    reset_at: Callable[[PRNGKeyArray, Int[Array, ""]], tuple[State, Timestep]] | None = None
+    """`reset_at(key, time) -> state, timestep`. Like `reset`, with the clock of the episode at a later time step.
+
+    Training starts the first episode of each environment at a random time, so that a batch contains all phases of an
+    episode. None if the environment has no clock; all first episodes then start at time 0.
+    """
 
 
 class AutoresetStep(NamedTuple):

@@ -142,7 +142,10 @@ def cartpole_swingup(
         return jnp.clip(jnp.stack(observation), low, high)
 
     def reset(key: PRNGKeyArray) -> tuple[CartpoleState, Timestep]:
-        state = _sample_start(key)
+        return reset_at(key, jnp.zeros((), jnp.int32))
+
+    def reset_at(key: PRNGKeyArray, time: Int[Array, ""]) -> tuple[CartpoleState, Timestep]:
+        state = _sample_start(key)._replace(steps=time.astype(jnp.int32))
         return state, first_timestep(observe(state))
 
     def step(
@@ -163,10 +166,12 @@ def cartpole_swingup(
             horizon=HORIZON,
             solved_return=400.0,
             num_cells=NUM_BINS,
+            num_states=NUM_BINS,
             time_feature=TIME_FEATURE,
             shortest_episode=_min_steps_to(x_threshold),
         ),
         reset=reset,
+        reset_at=reset_at,
         step=step,
         render=lambda state: draw_cartpole(float(state.x), float(state.theta)),
         cell_index=bin_index(

@@ -58,6 +58,7 @@ def check_env(env: JaxEnv, *, num_envs: int = 4, num_steps: int | None = None, s
         "different results when traced and run again",
     )
     _check_vmap(env, key)
+    _check_clock(env, key)
     _check_values(env, rollout.first)
     _check_values(env, rollout.timesteps)
     _expect(not rollout.first.reward.any(), "a reset has reward 0", rollout.first.reward)
@@ -134,6 +135,24 @@ def _check_vmap(env: JaxEnv, key: PRNGKeyArray) -> None:
             "an environment gives the same results under vmap as alone",
             f"{found[1]} instead of {expected}",
         )
+
+
+def _check_clock(env: JaxEnv, key: PRNGKeyArray) -> None:
+    """Checks that `reset_at` agrees with `reset` at time 0, and that an episode ends at the horizon."""
+    if env.reset_at is None:
+        return
+    reset_at, horizon = env.reset_at, env.spec.horizon
+
+    @jax.jit
+    def start(key: PRNGKeyArray):
+        late_state, _ = reset_at(key, jnp.asarray(horizon - 1))
+        last = env.step(key, late_state, jnp.zeros((), int))[1]
+        return env.reset(key)[1], reset_at(key, jnp.zeros((), int))[1], is_last(last)
+
+    first, first_at_zero, is_over = start(key)
+    same = jax.tree.all(jax.tree.map(lambda one, other: (one == other).all(), first, first_at_zero))
+    _expect(same, "reset_at at time 0 equals reset", f"{first_at_zero} instead of {first}")
+    _expect(is_over, "an episode that starts at the last time step ends after one step", "it goes on")
 
 
 def _check_values(env: JaxEnv, timesteps: Timestep) -> None:

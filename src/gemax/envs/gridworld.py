@@ -89,9 +89,12 @@ def gridworld(
         return jax.random.bits(key, (2,), jnp.uint8) if noise else jnp.zeros(2, jnp.uint8)
 
     def reset(key: PRNGKeyArray) -> tuple[GridState, Timestep]:
+        return reset_at(key, jnp.zeros((), jnp.int32))
+
+    def reset_at(key: PRNGKeyArray, time: Int[Array, ""]) -> tuple[GridState, Timestep]:
         start_key, noise_key = jax.random.split(key)
         start = jax.random.randint(start_key, (), 0, num_starts)
-        state = GridState(start, jnp.zeros((), jnp.int32), sample_noise(noise_key))
+        state = GridState(start, time.astype(jnp.int32), sample_noise(noise_key))
         return state, first_timestep(observe(state))
 
     def step(key: PRNGKeyArray, state: GridState, action: Int[Array, ""]) -> tuple[GridState, Timestep]:
@@ -121,11 +124,12 @@ def gridworld(
         horizon=horizon,
         solved_return=0.95,
         num_cells=len(finite.cell_positions),
+        num_states=finite.num_states,
         shortest_episode=min(horizon, int(steps_to_reward(finite.model).min())),
         pixels_per_cell=None if pixels_per_cell == 1 else pixels_per_cell,
         encode_observation=encode_observation,
     )
-    return JaxEnv(spec, reset, step, render, finite.cell_index, finite)
+    return JaxEnv(spec, reset, step, render, finite.cell_index, finite, reset_at)
 
 
 def state_tables(grid_map: GridMap, *, reward_free: bool) -> StateTables:

@@ -65,10 +65,12 @@ def mountain_car(reward_free: bool = False) -> JaxEnv:
             horizon=HORIZON,
             solved_return=-200.0,
             num_cells=NUM_BINS,
+            num_states=NUM_BINS,
             time_feature=TIME_FEATURE,
             shortest_episode=math.ceil((GOAL - START_HIGH) / MAX_SPEED),
         ),
         reset=reset,
+        reset_at=reset_at,
         step=step,
         render=lambda state: draw_mountain_car(VALLEY, float(state.position)),
         cell_index=bin_index(
@@ -80,8 +82,13 @@ def mountain_car(reward_free: bool = False) -> JaxEnv:
 
 def reset(key: PRNGKeyArray) -> tuple[MountainCarState, Timestep]:
     """Puts the car at rest near the bottom of the valley."""
+    return reset_at(key, jnp.zeros((), jnp.int32))
+
+
+def reset_at(key: PRNGKeyArray, time: Int[Array, ""]) -> tuple[MountainCarState, Timestep]:
+    """Starts an episode with the clock at this time step."""
     position = jax.random.uniform(key, (), minval=START_LOW, maxval=START_HIGH)
-    state = MountainCarState(position, jnp.zeros(()), jnp.zeros((), jnp.int32))
+    state = MountainCarState(position, jnp.zeros(()), time.astype(jnp.int32))
     return state, first_timestep(observe(state))
 
 

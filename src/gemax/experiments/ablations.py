@@ -9,7 +9,6 @@ import numpy as np
 from gemax.experiments import claims, measures, plots
 from gemax.experiments.experiment import Experiment, FigureResult, Runs
 from gemax.experiments.fig7 import RESOLUTIONS
-from gemax.experiments.statistics import bootstrap, mean
 
 NORMALISED, NOT_NORMALISED = "normalised", "only scaled"
 
@@ -22,11 +21,8 @@ def analyse_q(runs: Runs) -> FigureResult:
     plots.draw_curves(left, runs, "return")
     plots.draw_legend(left)
     plots.draw_seeds(right, correlations, {}, "rank correlation with steps on the map")
-    works = claims.decide(
-        "ablation-q-works",
-        "q = 4 works well: 2-Rooms is solved",
-        "share of the seeds that solved it ≥ 1",
-        bootstrap(mean, measures.is_solved(runs["q = 4"])),
+    works = claims.decide_by_solving(
+        "ablation-q-works", "q = 4 works well: 2-Rooms is solved", {"q = 4": runs["q = 4"]}
     )
     geometry = claims.decide_by_difference(
         "ablation-q-nearer-to-reachability",

@@ -25,7 +25,7 @@ class FigureResult(NamedTuple):
     figure: Figure | None
     claims: Sequence[Claim] = ()
     table: str = ""
-    """Markdown."""
+    """One or more tables in Markdown, with an empty line between them."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from gemax.experiments import claims, measures, plots
 from gemax.experiments.experiment import Experiment, FigureResult, Runs
-from gemax.experiments.statistics import bootstrap, mean
+from gemax.experiments.measures import solving_table
+from gemax.experiments.statistics import estimate_mean
 from gemax.rewards.registry import METHODS
 
 EXACT, SAMPLED = "all negatives", "32 sampled negatives"
@@ -15,28 +16,25 @@ def analyse_tsallis(runs: Runs) -> FigureResult:
     plots.draw_curves(right, runs, "visitation_entropy")
     plots.draw_legend(left)
     decided = [
-        claims.decide(
+        claims.decide_by_solving(
             f"extension-tsallis-{label.removeprefix('α = ')}",
             f"2-Rooms is solved with the Tsallis entropy of {label}",
-            "share of the seeds that solved it ≥ 1",
-            bootstrap(mean, measures.is_solved(records)),
-            updates=measures.updates_to_solve(records).tolist(),
+            {label: records},
         )
         for label, records in runs.items()
     ]
-    return FigureResult(figure, decided)
+    return FigureResult(figure, decided, solving_table({"2-Rooms": runs}))
 
 
 def analyse_negatives(runs: Runs) -> FigureResult:
     """Plots return against updates, and compares the updates to solve."""
-    updates = {label: measures.updates_to_solve(records) for label, records in runs.items()}
-    claim = claims.decide_by_ratio(
+    claim = claims.decide_by_speed(
         "extension-negatives-exact",
         "the exact expectation over negatives is no slower than 32 sampled ones",
         "updates to solve, exact / sampled ≤ 1.1",
-        {"exact": updates[EXACT], "sampled": updates[SAMPLED]},
+        {"exact": runs[EXACT], "sampled": runs[SAMPLED]},
     )
-    return FigureResult(plots.return_curves({"": runs}, width=5.0), [claim])
+    return FigureResult(plots.return_curves({"": runs}, width=5.0), [claim], solving_table({"2-Rooms": runs}))
 
 
 def analyse_ceiling(runs: Runs) -> FigureResult:
@@ -53,7 +51,7 @@ def analyse_ceiling(runs: Runs) -> FigureResult:
         "extension-ceiling-gem",
         "2-Rooms, reward-free: the entropy of GEM's frozen policy is within 3 % of the ceiling",
         f"{measure} ≥ 0.97",
-        bootstrap(mean, shares["GEM"]),
+        estimate_mean(shares["GEM"]),
         random_policy=random,
         **{label: values.tolist() for label, values in shares.items()},
     )

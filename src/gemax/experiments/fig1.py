@@ -26,7 +26,7 @@ from gemax.core.objective import embedding_penalty, gem_objective, log_g_of
 from gemax.core.similarity import exponential_similarity, exponential_similarity_of_pairs, similarity_profile
 from gemax.experiments.claims import Claim, decide
 from gemax.experiments.experiment import Experiment, FigureResult
-from gemax.experiments.statistics import bootstrap, mean, mean_and_interval
+from gemax.experiments.statistics import estimate_mean, mean_and_interval
 from gemax.networks import mlp
 from gemax.runs.files import write_arrays
 from gemax.runs.plots import hide_frame
@@ -222,7 +222,7 @@ def decide_setting(outcome: Outcome) -> Claim:
         f"fig1-{setting.name}",
         f"{setting.name.replace('-', ' distribution, ')} similarity: {claim}",
         f"total variation {distance}",
-        bootstrap(mean, values),
+        estimate_mean(values),
         total_variation_to_truth=to_truth.round(4).tolist(),
         total_variation_to_smoothed_truth=to_smoothed.round(4).tolist(),
         total_variation_to_uniform=to_uniform.round(4).tolist(),

@@ -7,11 +7,10 @@ optimisation, where the density must converge before each policy update.
 """
 
 from gemax.envs.registry import ENVS
-from gemax.experiments.claims import Claim, decide_by_ratio
+from gemax.experiments.claims import Claim, decide_by_speed
 from gemax.experiments.experiment import Experiment, FigureResult, Runs
-from gemax.experiments.measures import updates_to_solve
+from gemax.experiments.measures import solving_table
 from gemax.experiments.plots import return_curves
-from gemax.experiments.statistics import PerSeed
 
 ENV_IDS = ("two-rooms", "sixteen-leaves")
 # Slow oracles have a larger budget, so that a ratio of 2 can be measured.
@@ -28,27 +27,24 @@ def analyse(runs: Runs) -> FigureResult:
     """Plots return against updates and compares the updates to solve."""
     groups = {env_id: {label: runs[f"{env_id}: {label}"] for label in SETTINGS} for env_id in ENV_IDS}
     panels = {ENVS[env_id].title: group for env_id, group in groups.items()}
-    claims: list[Claim] = []
-    for env_id, group in groups.items():
-        updates = {label: updates_to_solve(records) for label, records in group.items()}
-        claims += decide_claims(env_id, updates)
-    return FigureResult(return_curves(panels, COLOURS, width=4.6), claims)
+    claims = [claim for env_id, group in groups.items() for claim in decide_claims(env_id, group)]
+    return FigureResult(return_curves(panels, COLOURS, width=4.6), claims, solving_table(panels))
 
 
-def decide_claims(env_id: str, updates: dict[str, PerSeed]) -> list[Claim]:
+def decide_claims(env_id: str, runs: Runs) -> list[Claim]:
     """Decides the claims about one environment from the updates to solve of each label."""
-    as_fast = decide_by_ratio(
+    as_fast = decide_by_speed(
         f"fig3-{env_id}-level-with-n-1",
         f"{ENVS[env_id].title}: GEM is just as fast as the oracle with n = 1",
         "updates to solve, GEM / oracle ≤ 1.25",
-        {"gem": updates["GEM"], "oracle": updates["oracle, n = 1"]},
+        {"gem": runs["GEM"], "oracle": runs["oracle, n = 1"]},
     )
     faster = [
-        decide_by_ratio(
+        decide_by_speed(
             f"fig3-{env_id}-faster-than-n-{n}",
             f"{ENVS[env_id].title}: GEM is at least twice as fast as the oracle with n = {n}",
             "updates to solve, oracle / GEM ≥ 2",
-            {"oracle": updates[f"oracle, n = {n}"], "gem": updates["GEM"]},
+            {"oracle": runs[f"oracle, n = {n}"], "gem": runs["GEM"]},
         )
         for n in (5, 10)
     ]

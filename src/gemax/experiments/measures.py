@@ -1,6 +1,6 @@
 """Measures of finished runs. A measure takes the records of all seeds and returns one number per seed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -12,19 +12,61 @@ from gemax.envs.base import FiniteEnv
 from gemax.envs.registry import make_env
 from gemax.experiments.records import Record
 from gemax.experiments.statistics import PerSeed, area_under_curve, rank_correlation
+from gemax.experiments.tables import markdown_table
 from gemax.runs.plots import rows_and_cells
 
 Measure: TypeAlias = Callable[[Sequence[Record]], PerSeed]
 
 
 def updates_to_solve(records: Sequence[Record]) -> PerSeed:
-    """Returns the update at which each run solved its environment. Unsolved runs count with their length."""
+    """Returns the update from which on each run solved its environment. Unsolved runs count with their length."""
     return np.asarray([min(record.solved_at, record.config.run.updates) for record in records], float)
 
 
+def updates_to_cross(records: Sequence[Record]) -> PerSeed:
+    """Returns the update of each run's first crossing. Runs without one count with their length."""
+    return np.asarray([min(record.first_crossing, record.config.run.updates) for record in records], float)
+
+
 def is_solved(records: Sequence[Record]) -> PerSeed:
-    """Returns 1 for each run that solved its environment, else 0."""
+    """Returns 1 for each run that solved its environment until the end, else 0."""
     return np.asarray([np.isfinite(record.solved_at) for record in records], float)
+
+
+def has_crossed(records: Sequence[Record]) -> PerSeed:
+    """Returns 1 for each run that reached `solved_return` at least once, else 0."""
+    return np.asarray([np.isfinite(record.first_crossing) for record in records], float)
+
+
+def solving_table(panels: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
+    """Returns a table of both measures of solving by environment and label: seeds, and their range of updates."""
+    rows = [
+        [
+            title,
+            label,
+            *_solving_cells([record.first_crossing for record in records]),
+            *_solving_cells([record.solved_at for record in records]),
+        ]
+        for title, runs in panels.items()
+        for label, records in runs.items()
+    ]
+    head = (
+        "environment",
+        "run",
+        "seeds that crossed",
+        "first crossing, updates",
+        "seeds solved",
+        "solved at updates",
+    )
+    return markdown_table(head, rows)
+
+
+def _solving_cells(updates: Sequence[float]) -> list[str]:
+    known = [update for update in updates if np.isfinite(update)]
+    span = (
+        " to ".join(dict.fromkeys(f"{update:,.0f}" for update in (min(known), max(known)))) if known else "–"
+    )
+    return [f"{len(known)} of {len(updates)}", span]
 
 
 def final_returns(records: Sequence[Record]) -> PerSeed:

@@ -10,8 +10,8 @@ from gemax.rewards.registry import METHODS
 from gemax.training.config import Config
 
 HEAD = (
-    "environment", "method", "solved at update", "return", "cells covered", "entropy, share of the ceiling",
-    "frames/s",
+    "environment", "method", "first crossing, update", "solved at update", "return", "cells covered",
+    "entropy, share of the ceiling", "frames/s",
 )  # fmt: skip
 
 
@@ -33,9 +33,12 @@ def analyse(runs: Runs) -> FigureResult:
 
 
 def _row_cells(record: Record) -> list[str]:
-    solved, share = record.summary["solved_at_update"], record.entropy_share
+    share = record.entropy_share
     return [
-        "–" if solved is None else f"{solved:,}",
+        *(
+            "–" if np.isinf(update) else f"{update:,.0f}"
+            for update in (record.first_crossing, record.solved_at)
+        ),
         f"{record.curves['return'][-1]:.3g}",
         f"{record.summary['evaluation']['coverage']['mean']:.0%}",
         "–" if np.isnan(share) else f"{share:.1%}",

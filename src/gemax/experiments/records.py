@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,16 +13,18 @@ import numpy as np
 from jaxtyping import Float
 
 from gemax.core.moments import standardise
+from gemax.envs.registry import make_env
 from gemax.experiments.worker import RUN
 from gemax.runs.evaluation import evaluation_report, load_run
 from gemax.runs.files import write_arrays
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory
+from gemax.runs.solving import Crossings, find_crossings, reaches
 from gemax.training.config import Config
 from gemax.training.learn import Trainer
-from gemax.training.state import TrainState
+from gemax.training.state import NUM_RETURNS, TrainState
 
-CURVES = ("update", "frames", "seconds", "return", "visitation_entropy", "coverage")
+CURVES = ("update", "frames", "seconds", "return", "visitation_entropy", "coverage", "episodes")
 """The metrics that a record keeps."""
 NUM_EPISODES, NUM_QUICK_EPISODES = 1000, 16
 """Episodes of the frozen policy's evaluation, and its episodes in quick mode."""
@@ -44,15 +47,33 @@ class Record(NamedTuple):
     """f of every row of the observation table, for each colour of the noise cell. `noises` is 1 without such a cell."""
 
     @property
+    def first_crossing(self) -> float:
+        """The update at which the return first reached the environment's `solved_return`. Infinite if it never did."""
+        return self._update_at(self._crossings.first)
+
+    @property
     def solved_at(self) -> float:
-        """The update at which the environment was solved. Infinite if it was not."""
-        solved = self.summary["solved_at_update"]
-        return float("inf") if solved is None else float(solved)
+        """The update from which on the return stayed at `solved_return` until the end. Infinite if it did not."""
+        return self._update_at(self._crossings.held)
+
+    @property
+    def _crossings(self) -> Crossings:
+        is_reached = reaches(self.curves["return"], solved_return(self.config.env.env_id))
+        return find_crossings(is_reached & (self.curves["episodes"] >= NUM_RETURNS))
+
+    def _update_at(self, index: int | None) -> float:
+        return float("inf") if index is None else float(self.curves["update"][index])
 
     @property
     def entropy_share(self) -> float:
         """The frozen policy's visitation entropy as a share of the ceiling. NaN for environments without a ceiling."""
         return self.summary["evaluation"].get("entropy_share", {"mean": float("nan")})["mean"]
+
+
+@cache
+def solved_return(env_id: str) -> float:
+    """Returns the mean return from which an environment counts as solved."""
+    return make_env(env_id).spec.solved_return
 
 
 def changed_settings(config: Config) -> dict[str, Any]:
@@ -120,12 +141,16 @@ def save_record(path: Path, record: Record) -> None:
 
 
 def load_record(path: Path) -> Record:
-    """Reads a record. Settings that did not exist when it was written have their default values."""
+    """Reads a record. Settings that did not exist when it was written have their default values.
+
+    Older records have no number of episodes. In all of them, 1,000 episodes had ended before the first crossing.
+    """
     with np.load(path, allow_pickle=False) as arrays:
+        enough = np.full_like(arrays["curve_update"], NUM_RETURNS)
         return Record(
             _read_config(arrays),
             json.loads(arrays["summary"].tobytes()),
-            {name: arrays[f"curve_{name}"] for name in CURVES},
+            {name: arrays.get(f"curve_{name}", enough) for name in CURVES},
             arrays["visits"],
             arrays.get("embedding"),
         )

@@ -14,10 +14,12 @@ from gemax.runs.files import write_bytes, write_json
 
 SIGNS = {"holds": "✔", "does not hold": "✘", "undecided": "?"}
 INTRODUCTION = (
-    "Reproduction of *Geometric Entropic Exploration*. A claim holds if the whole 95 % interval of its number "
-    "(bootstrap over seeds) is on the claimed side of the bar. It is undecided if the interval contains the bar. "
-    "Curves are means over seeds in 20 buckets with 95 % intervals. The paper's images are not public: its maps are "
-    "reconstructed, and the claims are those of its text."
+    "Reproduction of *Geometric Entropic Exploration*. A claim holds if the whole 95 % interval of its number is on "
+    "the claimed side of the bar. It is undecided if the interval contains the bar. A claim about every seed is "
+    "decided by their count, and its interval is the exact binomial one. An environment is *solved at* the update from "
+    "which on the return stays at the threshold until the end. The *first crossing* is when the return first reached "
+    "it. Curves are means over seeds in 20 buckets with 95 % intervals. The paper's images are not public: its maps "
+    "are reconstructed, and the claims are those of its text."
 )
 SMOKE_WARNING = "A smoke test: its runs are too short to show anything, and its verdicts have no meaning."
 CLAIM_HEAD = ("", "claim", "measured", "95 % interval", "bar", "verdict")
@@ -73,7 +75,11 @@ def _measured(claim: dict[str, Any]) -> list[str]:
     value, low, high = (
         "–" if number is None else f"{number:.3g}" for number in (claim["value"], *claim["interval"])
     )
-    return [f"{claim['measure']}: {value}", f"{low} to {high}", claim["bar"]]
+    measured = f"{claim['measure']}: {claim['seed_count'] or value}"
+    if crossing := claim["numbers"].get("first_crossing_ratio"):
+        ratio, *interval = ("–" if number is None else f"{number:.3g}" for number in crossing)
+        measured += f"; by the first crossing {ratio} ({' to '.join(interval)})"
+    return [measured, f"{low} to {high}", claim["bar"]]
 
 
 def _cost_text(experiment: dict[str, Any]) -> str:
@@ -124,10 +130,8 @@ def _section(experiment: dict[str, Any], out: Path) -> str:
     for plot in experiment["plots"]:
         content = base64.b64encode((out / plot).read_bytes()).decode()
         parts.append(f'<img alt="{html.escape(experiment["title"])}" src="data:image/png;base64,{content}">')
-    if experiment["table"]:
-        head, _, *rows = (
-            [*map(_inline_html, line.strip("|").split("|"))] for line in experiment["table"].splitlines()
-        )
+    for table in filter(None, experiment["table"].split("\n\n")):
+        head, _, *rows = ([*map(_inline_html, line.strip("|").split("|"))] for line in table.splitlines())
         parts.append(_html_table(head, rows))
     parts.append(f'<p class="small">{_inline_html(_cost_text(experiment))}</p>')
     if experiment["configurations"]:

@@ -1,4 +1,4 @@
-"""Statistics over seeds: means with confidence intervals, bootstrap estimates and correlations."""
+"""Statistics over seeds: estimates with confidence intervals, learning curves and correlations."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import betaincinv, stdtrit
 
 PerSeed: TypeAlias = Float[np.ndarray, " seeds"]
 """One number per seed."""
@@ -18,8 +19,6 @@ Statistic: TypeAlias = Callable[..., PerResample]
 Estimate: TypeAlias = tuple[float, float, float]
 """A value, and the ends of its 95 % confidence interval."""
 
-STUDENT_T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-"""Two-sided 95 % quantiles of Student's t, by degrees of freedom."""
 NUM_BUCKETS = 20
 """Buckets of a learning curve, as in the paper."""
 NUM_RESAMPLES = 4000
@@ -34,8 +33,7 @@ def mean_and_interval(
     mean = values.mean(axis=0)
     if num_seeds < 2:
         return mean, np.full_like(mean, math.nan)
-    quantile = STUDENT_T_95.get(num_seeds - 1, 1.96)
-    return mean, quantile * values.std(axis=0, ddof=1) / math.sqrt(num_seeds)
+    return mean, _student_t(num_seeds - 1) * values.std(axis=0, ddof=1) / math.sqrt(num_seeds)
 
 
 def bucket_means(
@@ -43,7 +41,7 @@ def bucket_means(
 ) -> tuple[Float[np.ndarray, " buckets"], Float[np.ndarray, " buckets"]]:
     """Divides the updates from 0 to `last_update` into 20 equal buckets. Returns their ends and the mean in each.
 
-    PerResample that are not finite are ignored. The mean of a bucket without values is NaN.
+    Values that are not finite are ignored. The mean of a bucket without values is NaN.
     """
     edges = np.linspace(0.0, last_update, NUM_BUCKETS + 1)
     bucket = np.clip(np.searchsorted(edges, update, side="left") - 1, 0, NUM_BUCKETS - 1)
@@ -58,8 +56,60 @@ def area_under_curve(update: Float[np.ndarray, " points"], values: Float[np.ndar
     return float(np.sum(np.nan_to_num(values) * np.diff(update, prepend=0.0)) / update[-1])
 
 
+def estimate_mean(values: PerSeed) -> Estimate:
+    """Estimates a mean by Student's t."""
+    middle, half_width = (float(part[0]) for part in mean_and_interval(values[:, None]))
+    return middle, middle - half_width, middle + half_width
+
+
+def estimate_difference(
+    first: Float[np.ndarray, " seeds"], second: Float[np.ndarray, " other_seeds"]
+) -> Estimate:
+    """Estimates the mean of the first group minus that of the second by Welch's t, which allows unequal variances.
+
+    The interval is NaN if a group has one seed.
+    """
+    difference = float(first.mean() - second.mean())
+    if min(len(first), len(second)) < 2:
+        return difference, math.nan, math.nan
+    variances = [float(group.var(ddof=1)) / len(group) for group in (first, second)]
+    total = sum(variances)
+    if total == 0.0:
+        return difference, difference, difference
+    shares = [variance / total for variance in variances]
+    # Welch and Satterthwaite. Shares of the variance instead of variances, which can underflow when they are squared.
+    freedom = 1.0 / sum(
+        share**2 / (len(group) - 1) for share, group in zip(shares, (first, second), strict=True)
+    )
+    half_width = _student_t(freedom) * math.sqrt(total)
+    return difference, difference - half_width, difference + half_width
+
+
+def estimate_ratio(
+    numerator: Float[np.ndarray, " seeds"], denominator: Float[np.ndarray, " other_seeds"]
+) -> Estimate:
+    """Estimates the ratio of two geometric means by Welch's t on logarithms. NaN unless all numbers are positive."""
+    if min(numerator.min(), denominator.min()) <= 0.0:
+        return math.nan, math.nan, math.nan
+    value, low, high = np.exp(estimate_difference(np.log(numerator), np.log(denominator))).tolist()
+    return value, low, high
+
+
+def estimate_share(successes: int, num_seeds: int) -> Estimate:
+    """Estimates the share of seeds that succeed, with the exact binomial interval of Clopper and Pearson."""
+    failures = num_seeds - successes
+    low = betaincinv(successes, failures + 1, 0.025) if successes else 0.0
+    high = betaincinv(successes + 1, failures, 0.975) if failures else 1.0
+    return successes / num_seeds, float(low), float(high)
+
+
+def estimate_ratio_of_stds(numerator: PerSeed, denominator: PerSeed) -> Estimate:
+    """Estimates the ratio of two standard deviations over seeds by a bootstrap."""
+    return bootstrap(ratio_of_stds, numerator, denominator)
+
+
 def interquartile_mean(values: Resamples) -> PerResample:
-    """Returns the mean of the middle half of the values. PerResample on its boundary have fractional weights."""
+    """Returns the mean of the middle half of the values. Values on its boundary have fractional weights."""
     num_seeds = values.shape[-1]
     inside = np.clip(np.arange(1, num_seeds + 1) - num_seeds / 4, 0, 1)
     weights = np.minimum(inside, inside[::-1])
@@ -78,21 +128,6 @@ def bootstrap(statistic: Statistic, *groups: PerSeed) -> Estimate:
     return float(statistic(*groups)), float(low), float(high)
 
 
-def mean(values: Resamples) -> PerResample:
-    """Returns the mean over seeds."""
-    return np.asarray(values.mean(axis=-1))
-
-
-def ratio_of_means(numerator: Resamples, denominator: Resamples) -> PerResample:
-    """Returns the mean of the first group divided by the mean of the second."""
-    return np.asarray(mean(numerator) / mean(denominator))
-
-
-def difference_of_means(first: Resamples, second: Resamples) -> PerResample:
-    """Returns the mean of the first group minus the mean of the second."""
-    return np.asarray(mean(first) - mean(second))
-
-
 def ratio_of_stds(numerator: Resamples, denominator: Resamples) -> PerResample:
     """Returns the standard deviation of the first group divided by the standard deviation of the second."""
     return np.asarray(numerator.std(axis=-1) / np.maximum(denominator.std(axis=-1), 1e-9))
@@ -101,6 +136,11 @@ def ratio_of_stds(numerator: Resamples, denominator: Resamples) -> PerResample:
 def rank_correlation(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float:
     """Returns Spearman's rank correlation."""
     return float(np.corrcoef(np.stack([_ranks(first), _ranks(second)]))[0, 1])
+
+
+def _student_t(freedom: float) -> float:
+    """Returns the two-sided 95 % quantile of Student's t."""
+    return float(stdtrit(freedom, 0.975))
 
 
 def _ranks(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:

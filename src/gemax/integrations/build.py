@@ -20,7 +20,7 @@ from gemax.types import default_pixels_per_cell
 Method: TypeAlias = str | IntrinsicReward
 """The name of a method, or a custom intrinsic reward."""
 
-ALLOWED_METHODS = [row.name for row in METHODS.values() if not row.needs_cells]
+ALLOWED_METHODS = [row.name for row in METHODS.values() if not row.needs_states]
 """Methods for environments without cells."""
 
 

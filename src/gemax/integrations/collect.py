@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gemax.runs.checkpoints import Checkpoint
 from gemax.runs.evaluation import load_run
 from gemax.runs.seed_directories import seed_folders
 from gemax.training.assemble import CustomParts
@@ -18,6 +19,7 @@ def collect(
     seed: int = 0,
     max_episode_steps: int | None = None,
     dataset_id: str | None = None,
+    checkpoint: Checkpoint = "newest",
     callback: Callable[[int], None] = lambda num_written: None,
     log: Callable[[str], None] = print,
     **custom: Any,
@@ -30,6 +32,7 @@ def collect(
         seed: Random seed of the episodes.
         max_episode_steps: Truncates episodes of `gym:` environments. The default is 10,000, or the horizon if longer.
         dataset_id: Name of the dataset. The default is gemax/RUN-v0.
+        checkpoint: The policy that acts: `newest`, `best` (highest mean return of 100 episodes) or an update.
         callback: Called with the number of episodes written so far.
         log: Called with messages for the user.
         custom: The custom parts that the run was trained with: `make_env`, `reward` or `similarity`.
@@ -44,7 +47,7 @@ def collect(
     from gemax.integrations.minari import default_dataset_id, write_dataset
 
     path, parts = Path(run), CustomParts(**custom)
-    loaded = load_run(path, parts)
+    loaded = load_run(path, parts, checkpoint)
     config = loaded.trainer.config
     if len(loaded.states) > 1:
         raise ValueError(

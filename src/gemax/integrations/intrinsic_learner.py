@@ -111,10 +111,12 @@ def make_learner(
 
 
 def host_transitions(action: Int[np.ndarray, "time envs"], **fields: HostArray) -> Transition:
-    """Returns transitions with the given fields. `log_prob` and `cell` are not known and set to zero."""
+    """Returns transitions with the given fields. `log_prob`, `cell` and `state_index` are not known and set to zero."""
     cell: HostArray = np.zeros(action.shape, np.int32)
     host_action: HostArray = action
-    return Transition(action=host_action, log_prob=cell.astype(np.float32), cell=cell, **fields)
+    return Transition(
+        action=host_action, log_prob=cell.astype(np.float32), cell=cell, state_index=cell, **fields
+    )
 
 
 def fill_invalid(transitions: Transition, is_valid: Bool[Array, " envs"]) -> Transition:

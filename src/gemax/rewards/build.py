@@ -29,8 +29,8 @@ class RewardInputs(NamedTuple):
     """Maximum number of actions per episode."""
     num_actions: int | None = None
     """Number of choices of an action. None if actions are not discrete."""
-    num_cells: int | None = None
-    """Number of cells that the oracle counts. None if there are none."""
+    num_states: int | None = None
+    """Number of true states, which the oracle counts. None if there are none to count."""
     pixels_per_cell: int | None = None
     """See `EnvSpec.pixels_per_cell`."""
     time_feature: int | None = None
@@ -64,8 +64,8 @@ def build_gem(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
 
 def build_oracle(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
     """Builds the oracle."""
-    assert inputs.num_cells is not None
-    return oracle(inputs.num_cells, config.intrinsic_scale, config.intrinsic_shift)
+    assert inputs.num_states is not None
+    return oracle(inputs.num_states, config.intrinsic_scale, config.intrinsic_shift, config.count_decay)
 
 
 def build_rnd(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from gemax.core.moments import Moments, normalise
+from gemax.core.moments import Moments, std
 from gemax.rewards.base import IntrinsicReward, delegate
 from gemax.rewards.rnd import Distillation, RndState
 from gemax.types import Transition, Tree
@@ -51,4 +51,4 @@ def modulator(
     error: Float[Array, "time envs"], errors: Moments, max_modulator: float
 ) -> Float[Array, "time envs"]:
     """Returns `α = 1 + (err - μ) / σ`, clipped to [1, L]."""
-    return jnp.clip(normalise(errors, error, shift=1.0), 1.0, max_modulator)
+    return jnp.clip((error - errors.mean) / std(errors) + 1.0, 1.0, max_modulator)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gemax.settings import Count, NonNegative, NonNegativeInt, Positive, TsallisIndex
+from gemax.settings import Count, Fraction, NonNegative, NonNegativeInt, Positive, TsallisIndex
 
 Method: TypeAlias = Literal["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none", "custom"]
 
@@ -47,5 +47,7 @@ class IntrinsicConfig:
     """C: weight of the adjacency regulariser. 0 switches it off."""
     regularisation: NonNegative = 1e-4
     """w_reg: weight of the embedding penalty ‖f(x)‖²."""
+    count_decay: Fraction = 0.99
+    """Decay per update of the oracle's visit counts."""
     normalise: bool = True
     """Standardise GEM's intrinsic reward before scaling and shifting it."""

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from gemax.core.adjacency import adjacency_regulariser
 from gemax.core.expectation import mean
-from gemax.core.moments import Moments, init_moments, normalise, update_moments
+from gemax.core.moments import RunningScale, init_scale, normalise, update_scale
 from gemax.core.objective import embedding_penalty, gem_objective, gem_reward, log_g_of
 from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward, hide_feature
@@ -29,8 +29,8 @@ class GemState(NamedTuple):
 
     parameters: Parameters
     optimiser: Tree
-    normaliser: Moments
-    """Running moments of the raw reward."""
+    normaliser: RunningScale
+    """Running mean and standard deviation of the raw reward."""
     memory: Tree = ()
     """The memory of `Negatives`."""
 
@@ -60,7 +60,7 @@ def gem(
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> GemState:
         parameters = network.init(key, hide_feature(rows[:1], ignored_feature))
         memory = negatives.init(partial(apply, parameters), rows, num_envs)
-        return GemState(parameters, optimiser.init(parameters), init_moments(), memory)
+        return GemState(parameters, optimiser.init(parameters), init_scale(), memory)
 
     def loss(parameters: Parameters, memory: Tree, transitions: Transition, key: PRNGKeyArray):
         """Returns the loss of `alg:taco`, with the comparison and metrics as auxiliary outputs."""
@@ -80,16 +80,16 @@ def gem(
         metrics |= {"gem_objective": objective} | similarity_metrics(comparison.batches)
         return cost - objective, (comparison, metrics)
 
-    def scaled_reward(normaliser: Moments, comparison: Comparison, transitions: Transition):
-        """Returns the reward, the updated moments and the raw reward. Steps without negatives get the mean reward."""
+    def scaled_reward(normaliser: RunningScale, comparison: Comparison, transitions: Transition):
+        """Returns the reward, the new normaliser and the raw reward. Steps without negatives get the mean reward."""
         values = [gem_reward(batch.log_g, batch.contrast, alpha=config.alpha) for batch in comparison.batches]
         raw = negatives.by_step(values, comparison, transitions)
         scale, shift = config.intrinsic_scale, config.intrinsic_shift if config.normalise else 0.0
         has_negatives, is_counted = comparison.has_negatives, jnp.isfinite(raw)
         if has_negatives is not None:
             is_counted = has_negatives & is_counted
-        # The moments include this rollout, so that the first rewards are normalised too.
-        normaliser = update_moments(normaliser, raw, is_counted)
+        # The averages include this rollout, so that the first rewards are normalised too.
+        normaliser = update_scale(normaliser, raw, is_counted)
         scaled = normalise(normaliser, raw, scale=scale, shift=shift) if config.normalise else scale * raw
         if has_negatives is not None:
             scaled = jnp.where(has_negatives, scaled, shift)

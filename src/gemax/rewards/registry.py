@@ -23,8 +23,8 @@ class MethodRow(NamedTuple):
     """Colour in plots."""
     factory: str
     """`module:function` in `gemax.rewards` that builds the reward from its configuration and `RewardInputs`."""
-    needs_cells: bool = False
-    """Whether the environment must have cells to count."""
+    needs_states: bool = False
+    """Whether the environment must tell its true state."""
     needs_discrete_actions: bool = False
     """Whether the environment must have a single discrete action."""
 
@@ -34,7 +34,7 @@ ROWS = (
     MethodRow("rnd", "RND", "tab:green", "build:build_rnd"),
     MethodRow("ngu", "NGU", "tab:orange", "build:build_ngu", needs_discrete_actions=True),
     MethodRow("ngu-rnd", "NGU+RND", "tab:red", "build:build_ngu_rnd", needs_discrete_actions=True),
-    MethodRow("oracle", "oracle", "tab:purple", "build:build_oracle", needs_cells=True),
+    MethodRow("oracle", "oracle", "tab:purple", "build:build_oracle", needs_states=True),
     MethodRow("none", "none", "0.5", "build:build_none"),
 )
 METHODS = {row.name: row for row in ROWS}
@@ -44,12 +44,13 @@ def build_reward(config: IntrinsicConfig, inputs: "RewardInputs") -> "IntrinsicR
     """Builds the intrinsic reward of a configuration. The method `custom` is passed from Python instead.
 
     Raises:
-        ValueError: The method needs cells or discrete actions, and the environment has none.
+        ValueError: The method needs countable states or discrete actions, and the environment has none.
     """
     row = METHODS[config.method]
-    if row.needs_cells and inputs.num_cells is None:
+    if row.needs_states and inputs.num_states is None:
         raise ValueError(
-            f"method {row.name} counts visits to cells, which this environment does not have. Choose gem or rnd."
+            f"method {row.name} counts visits to the true states, which this environment does not tell. "
+            "Choose gem or rnd."
         )
     if row.needs_discrete_actions and inputs.num_actions is None:
         raise ValueError(

@@ -6,6 +6,7 @@ from typing import Any
 
 from gemax.rewards.similarity import PairSimilarity
 from gemax.runs import session
+from gemax.runs.checkpoints import Checkpoint
 from gemax.runs.evaluation import evaluate_run, load_run
 from gemax.runs.policy import Policy
 from gemax.runs.seed_directories import seed_folders
@@ -24,6 +25,7 @@ def train(
     similarity: str | PairSimilarity = "learned",
     reward: CustomReward | None = None,
     start_from: str | Path | None = None,
+    start_checkpoint: Checkpoint = "newest",
     **settings: Any,
 ) -> Run:
     """Trains an agent to explore an environment, as `gemax train` does.
@@ -40,6 +42,7 @@ def train(
         reward: A custom `IntrinsicReward` instead of a method, or a function that makes one from the environment's
             `EnvSpec` and the `Config`.
         start_from: Run directory to copy the networks from, for all seeds.
+        start_checkpoint: The checkpoint of `start_from`: `newest`, `best` or the number of an update.
         settings: Fields of `gemax.Config`, without their section.
 
     Returns:
@@ -58,6 +61,7 @@ def train(
         seed=seed,
         similarity="custom" if callable(similarity) else similarity,
         start_from="" if start_from is None else str(start_from),
+        start_checkpoint=str(start_checkpoint),
         **settings,
     )
     hooks = session.Hooks(callback=callback)
@@ -86,6 +90,7 @@ def evaluate(
     episodes: int = 1000,
     seed: int = 0,
     max_episode_steps: int | None = None,
+    checkpoint: Checkpoint = "newest",
     **custom: Any,
 ) -> dict[str, Any]:
     """Evaluates the frozen policy of a run, as `gemax evaluate` does. Returns the content of `evaluation.json`.
@@ -95,20 +100,23 @@ def evaluate(
         episodes: Number of episodes with sampled actions, and number of episodes with greedy actions.
         seed: Random seed of the episodes.
         max_episode_steps: Step limit of `gym:` environments. The default is 10,000, or the horizon if longer.
+        checkpoint: The policy to evaluate: `newest`, `best` (highest mean return of 100 episodes) or an update.
         custom: The custom parts of the run again: `make_env`, `reward` or `similarity`.
     """
-    return evaluate_run(Path(run), episodes, seed, print, CustomParts(**custom), max_episode_steps)
+    parts = CustomParts(**custom)
+    return evaluate_run(Path(run), episodes, seed, print, parts, max_episode_steps, checkpoint)
 
 
-def load(run: str | Path, seed: int = 0, **custom: Any) -> Policy:
-    """Loads the policy of a run from its newest good checkpoint.
+def load(run: str | Path, seed: int = 0, *, checkpoint: Checkpoint = "newest", **custom: Any) -> Policy:
+    """Loads the policy of a run.
 
     Args:
         run: The run directory.
         seed: Random seed of sampled actions.
+        checkpoint: The policy to load: `newest`, `best` (highest mean return of 100 episodes) or an update.
         custom: The custom parts of the run again: `make_env`, `reward` or `similarity`.
     """
-    trainer, states, messages = load_run(Path(run), CustomParts(**custom))
+    trainer, states, messages = load_run(Path(run), CustomParts(**custom), checkpoint)
     for message in messages:
         warnings.warn(message, stacklevel=2)
     if len(states) > 1:

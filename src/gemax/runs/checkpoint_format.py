@@ -8,7 +8,7 @@ import hashlib
 import json
 import stat
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -61,8 +61,17 @@ def encode_checkpoint(update: int, tree: Any, metadata: dict[str, Any]) -> dict[
     return {ARRAYS: arrays, MANIFEST: manifest}
 
 
-def read_checkpoint(path: Path, update: int) -> tuple[dict[str, AnyArray], dict[str, Any]]:
-    """Returns the arrays by leaf name, and the metadata. Uses nothing before its checksum is verified.
+class StoredCheckpoint(NamedTuple):
+    """The content of a checkpoint."""
+
+    update: int
+    arrays: dict[str, AnyArray]
+    """By names such as `.parameters['torso']['kernel']`."""
+    metadata: dict[str, Any]
+
+
+def read_checkpoint(path: Path, update: int | None) -> StoredCheckpoint:
+    """Reads a checkpoint, of any update if that is None. Uses nothing before its checksum is verified.
 
     Raises:
         DamagedError: A file is missing or damaged, or the checkpoint is of another update.
@@ -75,14 +84,14 @@ def read_checkpoint(path: Path, update: int) -> tuple[dict[str, AnyArray], dict[
                 f"{path} was written by version {manifest['gemax']} (checkpoint format {manifest['format']}), "
                 f"this is {VERSION} (format {FORMAT}). Update gemax to load it."
             )
-        if manifest["update"] != update:
+        if update is not None and manifest["update"] != update:
             raise ValueError(f"{MANIFEST} is of update {manifest['update']}")
         content = _read_file(path / ARRAYS, manifest["arrays"]["bytes"])
         if hashlib.sha256(content).hexdigest() != manifest["arrays"]["sha256"]:
             raise ValueError(f"the sha256 of {ARRAYS} differs: it is truncated or corrupted")
         tensors = dict(safetensors.deserialize(content))
         arrays = {name: _decode(leaf, tensors[name]) for name, leaf in manifest["leaves"].items()}
-        return arrays, manifest["facts"]
+        return StoredCheckpoint(int(manifest["update"]), arrays, manifest["facts"])
     except _READ_ERRORS as error:
         raise DamagedError(f"{type(error).__name__}: {error}") from error
 

@@ -53,13 +53,13 @@ def save_or_warn(
 
 
 def bytes_needed(trainer: Trainer) -> int:
-    """Returns the disk space for the checkpoints that a run keeps, and for one more that is being written.
+    """Returns the disk space for the checkpoints that a run keeps, the best one, and one more that is being written.
 
     Several seeds also get one checkpoint each at the end. Together these are as large as one checkpoint of all seeds.
     """
     leaves = jax.tree.leaves(state_shapes(trainer))
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
-    return size * (trainer.config.run.keep_checkpoints + 1 + (trainer.config.run.seeds > 1))
+    return size * (trainer.config.run.keep_checkpoints + 2 + (trainer.config.run.seeds > 1))
 
 
 def rounding_warnings(metadata: dict[str, Any]) -> list[str]:

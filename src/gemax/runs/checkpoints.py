@@ -1,7 +1,8 @@
 """The checkpoint folder of a run, in which a crash never leaves an incomplete checkpoint.
 
 Each checkpoint is a folder such as `update-00000123` with the files of `checkpoint_format`. It is written under a
-temporary name, flushed to the disk and then renamed, so that every folder with such a name is complete.
+temporary name, flushed to the disk and then renamed, so that every folder with such a name is complete. The newest
+checkpoints are kept, and beside them the folder `best`, which is written in the same way.
 """
 
 import contextlib
@@ -10,15 +11,17 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gemax.errors import CheckpointError
 from gemax.runs.checkpoint_format import (
     ARRAYS,
     MANIFEST,
     DamagedError,
+    StoredCheckpoint,
     encode_checkpoint,
     read_checkpoint,
     restore_tree,
@@ -27,9 +30,21 @@ from gemax.runs.files import sync_folder, write_and_sync
 from gemax.runs.locks import is_locked, locked_folder
 
 _COMPLETE = re.compile(r"update-([0-9]{8}|[1-9][0-9]{8,18})")
-_TEMPORARY = re.compile(r"\.?update-\d+.*\.tmp")
-_REPLACED = re.compile(r"\.(update-\d+)\.replaced")
+_TEMPORARY = re.compile(r"\.?(update-\d+|best).*\.tmp")
+_REPLACED = re.compile(r"\.(update-\d+|best)\.replaced")
 _logger = logging.getLogger(__name__)
+
+BEST = "best"
+"""Folder of the best checkpoint."""
+RETRY_SECONDS = 0.1
+"""A best checkpoint that cannot be read is read again after this time: a running process may be replacing it."""
+
+Checkpoint: TypeAlias = Literal["newest", "best"] | int
+"""A checkpoint of a run: the newest good one, the best one, or that of an update."""
+
+
+class NoBestError(CheckpointError):
+    """There is no best checkpoint."""
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -41,6 +56,8 @@ class LoadedCheckpoint(NamedTuple):
     metadata: dict[str, Any]
     messages: list[str]
     """Messages for the user about skipped checkpoints and removed leftovers."""
+    path: Path
+    """The folder that was read."""
 
 
 def save_checkpoint(folder: Path, update: int, tree: Any, metadata: dict[str, Any], keep: int = 3) -> Path:
@@ -61,25 +78,41 @@ def save_checkpoint(folder: Path, update: int, tree: Any, metadata: dict[str, An
     """
     if update < 0 or keep < 1:
         raise ValueError(f"update must be at least 0 and keep at least 1; got {update} and {keep}.")
-    files = encode_checkpoint(update, tree, metadata)
+    final = folder / _folder_name(update)
+    _write_checkpoint(final, encode_checkpoint(update, tree, metadata))
+    _delete_old(folder, update, keep)
+    return final
+
+
+def save_best(folder: Path, update: int, tree: Any, metadata: dict[str, Any]) -> Path:
+    """Saves a state as the best one, completely or not at all. It replaces the one before.
+
+    `save_checkpoint` describes the arguments, the result and the errors.
+    """
+    final = folder / BEST
+    _write_checkpoint(final, encode_checkpoint(update, tree, metadata))
+    return final
+
+
+def _write_checkpoint(final: Path, files: dict[str, bytes]) -> None:
+    folder = final.parent
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
     for message in _clean_up(folder):
         _logger.info(message)
-    final = folder / _folder_name(update)
     with _temporary_folder(final) as temporary:
         for name, content in files.items():
             with (temporary / name).open("xb") as file:
                 write_and_sync(file, content)
         sync_folder(temporary)
         _rename_to_final(temporary, final)
-    _delete_old(folder, update, keep)
-    return final
 
 
-def load_checkpoint(folder: Path, like: Any) -> LoadedCheckpoint:
-    """Loads the newest undamaged checkpoint. Skips damaged ones with a message.
+def load_checkpoint(folder: Path, like: Any, checkpoint: Checkpoint = "newest") -> LoadedCheckpoint:
+    """Loads an undamaged checkpoint: the newest one, the best one, or that of an update.
+
+    If the newest or the best one is damaged, the newest undamaged one is loaded, with a message.
 
     A leaf is returned as a NumPy array if that of `like` is one, or if JAX does not support its dtype (64 bits, unless
     enabled). Other leaves are JAX arrays on the default device, weakly typed if those of `like` are. Nodes without
@@ -88,35 +121,101 @@ def load_checkpoint(folder: Path, like: Any) -> LoadedCheckpoint:
     Args:
         folder: The checkpoint folder of the run.
         like: A tree with the expected structure, shapes and dtypes, for example from `jax.eval_shape`.
+        checkpoint: `newest`, `best` or the number of an update.
 
     Raises:
-        CheckpointError: There is no undamaged checkpoint, or the newest one has another structure or a newer format.
+        CheckpointError: There is no such checkpoint, it is damaged, or it has another structure or a newer format.
     """
-    loaded = _load_newest(folder, _clean_up(folder))
-    return loaded._replace(tree=restore_tree(folder / _folder_name(loaded.update), loaded.tree, like))
+    loaded = _load(folder, checkpoint, _clean_up(folder))
+    return loaded._replace(tree=restore_tree(loaded.path, loaded.tree, like))
 
 
-def load_arrays(folder: Path) -> LoadedCheckpoint:
-    """Loads the newest undamaged checkpoint as a dictionary of arrays, without changing the folder.
+def load_arrays(folder: Path, checkpoint: Checkpoint = "newest") -> LoadedCheckpoint:
+    """Loads an undamaged checkpoint as a dictionary of arrays, without changing the folder.
 
     The keys of `tree` are names such as `.parameters['torso']['kernel']`.
 
     Raises:
-        CheckpointError: There is no undamaged checkpoint, or the newest one has a newer format.
+        CheckpointError: There is no such checkpoint, it is damaged, or it has a newer format.
     """
-    return _load_newest(folder, [])
+    return _load(folder, checkpoint, [])
+
+
+def read_best(folder: Path) -> StoredCheckpoint:
+    """Reads the best checkpoint, without changing the folder.
+
+    Raises:
+        NoBestError: There is none.
+        DamagedError: It is damaged.
+        CheckpointError: It has a newer format.
+    """
+    path = folder / BEST
+    if not _is_checkpoint(path):
+        raise NoBestError(f"There is no best checkpoint in {folder}.")
+    return read_checkpoint(path, None)
+
+
+def _read_best_patiently(folder: Path) -> StoredCheckpoint:
+    with contextlib.suppress(NoBestError, DamagedError):
+        return read_best(folder)
+    time.sleep(RETRY_SECONDS)
+    return read_best(folder)
+
+
+def _load(folder: Path, checkpoint: Checkpoint, messages: list[str]) -> LoadedCheckpoint:
+    if checkpoint == "newest":
+        return _load_newest(folder, messages)
+    if checkpoint == "best":
+        return _load_best(folder, messages)
+    if isinstance(checkpoint, int):
+        return _load_update(folder, checkpoint, messages)
+    raise ValueError(f"checkpoint must be newest, best or the number of an update; got {checkpoint!r}.")
+
+
+def _load_best(folder: Path, messages: list[str]) -> LoadedCheckpoint:
+    try:
+        return LoadedCheckpoint(*_read_best_patiently(folder), messages, folder / BEST)
+    except DamagedError as damage:
+        reason = f"The best checkpoint is damaged, {folder / BEST}: {damage}."
+    try:
+        newest = _load_newest(folder, messages)
+    except CheckpointError as error:
+        raise CheckpointError(f"{reason} {error}") from error
+    used = f"The newest good one, of update {newest.update}, is used instead."
+    return newest._replace(messages=[*newest.messages, f"{reason} {used}"])
+
+
+def _load_update(folder: Path, update: int, messages: list[str]) -> LoadedCheckpoint:
+    """Loads the checkpoint of an update, which may be the best one."""
+    found = _find_checkpoints(folder)
+    try:
+        if update in found:
+            return LoadedCheckpoint(*read_checkpoint(found[update], update), messages, found[update])
+    except DamagedError as damage:
+        raise CheckpointError(
+            f"The checkpoint of update {update} is damaged, {found[update]}: {damage}"
+        ) from damage
+    kept = [str(number) for number in sorted(found)]
+    with contextlib.suppress(NoBestError, DamagedError):
+        best = _read_best_patiently(folder)
+        if best.update == update:
+            return LoadedCheckpoint(*best, messages, folder / BEST)
+        kept.append(f"{best.update} (the best)")
+    raise CheckpointError(
+        f"There is no checkpoint of update {update} in {folder}. Choose one that is kept: {', '.join(kept) or 'none'}."
+    )
 
 
 def _load_newest(folder: Path, messages: list[str]) -> LoadedCheckpoint:
     skipped = []
     for update, path in sorted(_find_checkpoints(folder).items(), reverse=True):
         try:
-            arrays, metadata = read_checkpoint(path, update)
+            stored = read_checkpoint(path, update)
         except DamagedError as damage:
             skipped.append(f"update {update}: {path}: {damage}")
             continue
         messages = messages + [f"Skipped a damaged checkpoint, {reason}" for reason in skipped]
-        return LoadedCheckpoint(update, arrays, metadata, messages)
+        return LoadedCheckpoint(*stored, messages, path)
     if not skipped:
         raise CheckpointError(f"There is no checkpoint in {folder}.")
     raise CheckpointError("\n  ".join([f"All checkpoints in {folder} are damaged:", *skipped]))

@@ -8,13 +8,15 @@ import numpy as np
 
 from gemax.core.entropy import visitation_entropy
 from gemax.errors import CheckpointError
-from gemax.runs.checkpoints import load_checkpoint
+from gemax.runs.best_checkpoint import why_there_is_no_best
+from gemax.runs.checkpoints import Checkpoint, LoadedCheckpoint, NoBestError, load_checkpoint
 from gemax.runs.files import write_json
 from gemax.runs.run_directory import RunDirectory
+from gemax.runs.seed_directories import seed_directories
 from gemax.runs.session import ceiling_of
 from gemax.training.assemble import CustomParts, assemble
 from gemax.training.collector import EpisodeOptions, Evaluation
-from gemax.training.config import config_from_json
+from gemax.training.config import Config, config_from_json
 from gemax.training.learn import Trainer
 from gemax.training.loop import state_shapes, states_by_seed
 from gemax.training.state import TrainState
@@ -26,7 +28,7 @@ ACTION_MODES = {"sampled": False, "greedy": True}
 
 
 class LoadedRun(NamedTuple):
-    """A run at its newest good checkpoint."""
+    """A run at one of its checkpoints."""
 
     trainer: Trainer
     states: dict[int, TrainState]
@@ -35,21 +37,37 @@ class LoadedRun(NamedTuple):
     """Messages for the user, such as damaged checkpoints that were skipped."""
 
 
-def load_run(path: Path, custom: CustomParts | None = None) -> LoadedRun:
-    """Reads a run of one or several seeds.
+def load_run(path: Path, custom: CustomParts | None = None, checkpoint: Checkpoint = "newest") -> LoadedRun:
+    """Reads a run of one or several seeds. Of several seeds, each has its own best checkpoint.
 
     Raises:
-        CheckpointError: There is no good checkpoint.
+        CheckpointError: There is no such checkpoint, or no good one.
         ValueError: The configuration is damaged, or custom parts are missing.
     """
     run = RunDirectory(path)
     trainer = assemble(config_from_json(run.read_config()), custom)
-    if trainer.config.run.grouped and not run.checkpoints.is_dir():
+    config = trainer.config
+    if checkpoint == "best":
+        shapes = state_shapes(trainer._replace(config=config.replace(seeds=1)))
+        loaded = {
+            seed: _load_best(directory, config, shapes)
+            for seed, directory in seed_directories(run, config).items()
+        }
+        messages = [message for of_seed in loaded.values() for message in of_seed.messages]
+        return LoadedRun(trainer, {seed: of_seed.tree for seed, of_seed in loaded.items()}, messages)
+    if config.run.grouped and not any(run.checkpoints.glob("update-*")):
         raise CheckpointError(
-            f"{path} has no checkpoint yet: a seed of a group gets one when the group ends or is stopped."
+            f"{path} has no newest checkpoint yet: a seed of a group gets one when the group ends or is stopped."
         )
-    loaded = load_checkpoint(run.checkpoints, state_shapes(trainer))
+    loaded = load_checkpoint(run.checkpoints, state_shapes(trainer), checkpoint)
     return LoadedRun(trainer, states_by_seed(trainer, loaded.tree), loaded.messages)
+
+
+def _load_best(run: RunDirectory, config: Config, shapes: TrainState) -> LoadedCheckpoint:
+    try:
+        return load_checkpoint(run.checkpoints, shapes, "best")
+    except NoBestError as error:
+        raise CheckpointError(why_there_is_no_best(run, config)) from error
 
 
 def evaluate_run(
@@ -59,14 +77,16 @@ def evaluate_run(
     log: Callable[[str], None],
     custom: CustomParts | None = None,
     max_episode_steps: int | None = None,
+    checkpoint: Checkpoint = "newest",
 ) -> dict[str, Any]:
     """Evaluates the policy of each seed, and writes `evaluation.json`."""
     if num_episodes < 2:
         raise ValueError(f"episodes must be at least 2, for an interval; got {num_episodes}.")
-    loaded = load_run(path, custom)
+    loaded = load_run(path, custom, checkpoint)
     for message in loaded.messages:
         log(message)
-    report = evaluation_report(loaded, num_episodes, seed, max_episode_steps=max_episode_steps)
+    report: dict[str, Any] = {"checkpoint": checkpoint}
+    report |= evaluation_report(loaded, num_episodes, seed, max_episode_steps=max_episode_steps)
     write_json(path / "evaluation.json", report)
     for mode in ACTION_MODES:
         if truncated := report[mode].get("truncated"):

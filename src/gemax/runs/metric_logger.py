@@ -1,19 +1,29 @@
 """Writes the metrics of every compiled call to files and sinks, and logs warnings."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from gemax.runs.collapse_monitor import CollapseMonitor
-from gemax.runs.metrics_file import append_metrics
+from gemax.runs.collapse_monitor import CollapseMonitor, ReturnMonitor
+from gemax.runs.metrics_file import append_metrics, read_metrics
 from gemax.runs.run_directory import RunDirectory
 from gemax.runs.sinks import Sink
 from gemax.runs.summary import Line, is_solved
 from gemax.training.config import Config
 from gemax.training.learn import Trainer
-from gemax.training.nonfinite import is_frozen, nonfinite_message, nonfinite_names
+from gemax.training.nonfinite import RETURNS, is_frozen, nonfinite_message, nonfinite_names
 from gemax.training.state import TrainState
 from gemax.types import EnvSpec
+
+
+class LoggedLines(NamedTuple):
+    """The lines of one compiled call."""
+
+    run: Line
+    """Of the whole run: the mean over its seeds."""
+    seeds: dict[int, Line]
+    """Of every seed that is not frozen yet."""
 
 
 class MetricLogger:
@@ -37,10 +47,10 @@ class MetricLogger:
     ) -> None:
         self._trainer, self._seeds, self._sink = trainer, seeds, sink
         self._ceiling, self._log = ceiling, log
-        self._monitors = {seed: CollapseMonitor() for seed in seeds}
+        self._monitors = {seed: _monitors(trainer.config, directory) for seed, directory in seeds.items()}
 
-    def write(self, state: TrainState, seconds: float, metrics: list[dict[str, float] | None]) -> Line:
-        """Writes the metrics of one compiled call, given per seed. Returns the line of the whole run."""
+    def write(self, state: TrainState, seconds: float, metrics: list[dict[str, float] | None]) -> LoggedLines:
+        """Writes the metrics of one compiled call, given per seed. Returns the lines that were written."""
         config = self._trainer.config
         updates = np.atleast_1d(np.asarray(state.update))
         lines = {
@@ -58,7 +68,7 @@ class MetricLogger:
         self._sink.write(run_line["update"], run_line)
         for seed, line in lines.items():
             self._warn(seed, line)
-        return run_line
+        return LoggedLines(run_line, lines)
 
     def _warn(self, seed: int, line: Line) -> None:
         if is_frozen(line):
@@ -68,14 +78,26 @@ class MetricLogger:
         where = f"Warning at update {line['update']}"
         if self._trainer.config.run.seeds > 1:
             where += f", seed {seed}"
-        for warning in self._monitors[seed].new_warnings(line):
-            self._log(f"{where}: {warning}")
+        for monitor in self._monitors[seed]:
+            for warning in monitor.new_warnings(line):
+                self._log(f"{where}: {warning}")
+
+
+def _monitors(config: Config, directory: RunDirectory) -> list[CollapseMonitor | ReturnMonitor]:
+    """Returns the monitors of a seed. If its run is resumed, they have seen its earlier metrics."""
+    monitors: list[CollapseMonitor | ReturnMonitor] = [CollapseMonitor()]
+    if not config.env.reward_free:
+        monitors.append(ReturnMonitor(directory.path))
+    for line in read_metrics(directory.metrics):
+        for monitor in monitors:
+            monitor.new_warnings(line)
+    return monitors
 
 
 def metrics_line(
     config: Config, update: int, seconds: float, metrics: dict[str, float], ceiling: float | None
 ) -> Line:
-    """Returns the line of `metrics.jsonl` for an update. The return is None before an episode has ended."""
+    """Returns the line of `metrics.jsonl` for an update. Returns are None before an episode has ended."""
     line: Line = {
         "update": update,
         "frames": update * config.frames_per_update,
@@ -83,7 +105,7 @@ def metrics_line(
         **metrics,
     }
     if not metrics["episodes"]:
-        line["return"] = None
+        line |= dict.fromkeys(RETURNS)
     if ceiling is not None:
         line["entropy_share"] = metrics["visitation_entropy"] / ceiling
     return line

@@ -58,10 +58,13 @@ def learning_curve(
     ceiling: float | None,
     metrics_of_seeds: Sequence[list[dict[str, Any]]] = (),
 ) -> Figure:
-    """Plots the return, and the entropy as a share of its ceiling, against updates. Single seeds are thin lines."""
+    """Plots returns, and the entropy as a share of its ceiling, against updates. Single seeds are thin lines."""
     figure = Figure(figsize=(7.0, 3.6), layout="constrained")
     axis = figure.subplots()
-    curves = {"return": ("tab:blue", "return, last 1,000 episodes")}
+    curves = {
+        "return": ("tab:cyan", "return, last 1,000 episodes"),
+        "recent_return": ("tab:blue", "return, last 100 episodes"),
+    }
     if ceiling is not None:
         curves["entropy_share"] = ("tab:orange", "entropy, share of the ceiling")
         axis.set_ylim(-0.02, 1.05)

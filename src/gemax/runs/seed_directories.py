@@ -51,6 +51,13 @@ def open_seed_directories(run: RunDirectory, config: Config) -> dict[int, RunDir
     }
 
 
+def seed_directories(run: RunDirectory, config: Config) -> dict[int, RunDirectory]:
+    """Returns the directory of each seed, to read from. A single seed uses the run directory."""
+    if config.run.seeds == 1:
+        return {config.run.seed: run}
+    return {seed: RunDirectory(run.path / _folder(seed)) for seed in config.all_seeds}
+
+
 def seed_folders(config: Config) -> str:
     """Returns the folder names of all seeds, as text for messages."""
     return ", ".join(map(_folder, config.all_seeds))

@@ -10,6 +10,7 @@ import jax
 
 from gemax.core.ceiling import entropy_ceiling
 from gemax.errors import EnvFault
+from gemax.runs.best_checkpoint import BestCheckpoints
 from gemax.runs.checkpoint_writer import (
     bytes_needed,
     rounding_warnings,
@@ -69,6 +70,7 @@ class Session(NamedTuple):
     """Directory of each seed. For a single seed it is the run directory."""
     ceiling: float | None
     """Maximum visitation entropy, if it is known."""
+    best: BestCheckpoints
     hooks: Hooks
 
 
@@ -125,7 +127,9 @@ def resume(
 def _open_session(trainer: Trainer, run: RunDirectory, hooks: Hooks) -> Session:
     for note in trainer.spec.notes:
         hooks.log(note)
-    return Session(trainer, run, open_seed_directories(run, trainer.config), ceiling_of(trainer), hooks)
+    seeds = open_seed_directories(run, trainer.config)
+    best = BestCheckpoints(trainer, seeds, hooks.log)
+    return Session(trainer, run, seeds, ceiling_of(trainer), best, hooks)
 
 
 def ceiling_of(trainer: Trainer) -> float | None:
@@ -157,7 +161,8 @@ def _rewind_metrics(session: Session, update: int) -> list[str]:
 
 def _train(session: Session, state: TrainState, seconds_before: float) -> Run:
     """Trains to the end or until a signal, and writes metrics, checkpoints, summary and plots."""
-    trainer, run, hooks, log = session.trainer, session.run, session.hooks, session.hooks.log
+    trainer, run, best, hooks = session.trainer, session.run, session.best, session.hooks
+    log = hooks.log
     config, started = trainer.config, time.monotonic()
     saved, seconds = update_reached(state), seconds_before
     with contextlib.ExitStack() as stack, catch_stop_signals() as stop:
@@ -165,20 +170,26 @@ def _train(session: Session, state: TrainState, seconds_before: float) -> Run:
         opened = [] if is_done else [open_sink(run, saved + 1) for open_sink in hooks.sinks]
         sink = combine_sinks([jsonl_sink(run), *opened])
         stack.callback(sink.close)
+        # Whatever ends the run, an error too, the best state is not lost.
+        stack.callback(best.write)
         metric_logger = MetricLogger(trainer, session.seeds, sink, session.ceiling, log)
         try:
             for state, metrics in train(trainer, state):  # noqa: B020 (continues from the argument)
                 # Read once: a signal that arrives later in this round is handled in the next one.
                 is_stopping = stop.signal is not None
                 update, seconds = update_reached(state), seconds_before + time.monotonic() - started
-                line = metric_logger.write(state, seconds, metrics)
+                logged = metric_logger.write(state, seconds, metrics)
+                best.consider(logged.seeds, state)
                 if is_stopping or update >= config.run.updates:
+                    best.write()
                     save_last(run, config, state, seconds)
                 elif update // config.run.checkpoint_every > saved // config.run.checkpoint_every:
+                    # Before the checkpoint: a run that is killed between both finds the best state again.
+                    best.write()
                     save_or_warn(run, config, state, seconds, log)
                     saved = update
                 if hooks.callback is not None:
-                    hooks.callback(line)
+                    hooks.callback(logged.run)
                 if is_stopping:
                     break
         except EnvFault as fault:
@@ -186,6 +197,7 @@ def _train(session: Session, state: TrainState, seconds_before: float) -> Run:
                 raise _save_fault(session, state, seconds, fault) from fault
             # The signal may also have stopped the processes of the environments, which is not an error.
             log(str(fault))
+            best.write()
             save_last(run, config, state, seconds)
     summary = _write_results(session, state, seconds)
     return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
@@ -193,6 +205,7 @@ def _train(session: Session, state: TrainState, seconds_before: float) -> Run:
 
 def _save_fault(session: Session, state: TrainState, seconds: float, fault: EnvFault) -> EnvFault:
     """Saves the last state before an environment failed. Returns the error with instructions to resume."""
+    session.best.write()
     save_last(session.run, session.trainer.config, state, seconds)
     _write_results(session, state, seconds)
     return EnvFault(
@@ -213,6 +226,7 @@ def _write_results(session: Session, state: TrainState, seconds: float) -> dict[
         if config.run.seeds > 1:
             save_last(directory, config, states[seed], seconds)
         summaries[seed] = summary_of_seed(trainer, lines[seed], update, seconds, ceiling)
+        summaries[seed] |= session.best.summary(seed)
         directory.write_summary(summaries[seed])
         if session.hooks.plots:
             write_plots(directory.path, trainer, states[seed], lines[seed], ceiling)

@@ -2,7 +2,10 @@
 
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gemax.runs.provenance import provenance
+from gemax.runs.solving import find_crossings, reaches
 from gemax.training.learn import Trainer
 from gemax.training.nonfinite import is_frozen, nonfinite_names
 from gemax.training.state import NUM_RETURNS
@@ -17,18 +20,25 @@ def is_solved(spec: EnvSpec, line: Line) -> bool:
     return (
         line["episodes"] >= NUM_RETURNS
         and line["return"] is not None
-        and line["return"] >= spec.solved_return
+        and bool(reaches(line["return"], spec.solved_return))
     )
 
 
 def summary_of_seed(
     trainer: Trainer, lines: list[Line], update: int, seconds: float, ceiling: float | None
 ) -> dict[str, Any]:
-    """Returns the summary of one seed."""
-    solved = next((line for line in lines if is_solved(trainer.spec, line)), {})
+    """Returns the summary of one seed.
+
+    `first_crossing_*` is when the return first reached `solved_return`. `solved_at_*` is when it did so for good: from
+    then on it stayed there until the end.
+    """
+    crossings = find_crossings(np.asarray([is_solved(trainer.spec, line) for line in lines], bool))
+    first, held = ({} if index is None else lines[index] for index in crossings)
     summary = _common(trainer, lines, update, seconds, ceiling) | {
-        "solved_at_update": solved.get("update"),
-        "solved_at_seconds": solved.get("seconds"),
+        "first_crossing_update": first.get("update"),
+        "first_crossing_seconds": first.get("seconds"),
+        "solved_at_update": held.get("update"),
+        "solved_at_seconds": held.get("seconds"),
         **provenance(),
     }
     if lines and is_frozen(lines[-1]):
@@ -74,6 +84,7 @@ def _common(
         "frames": update * trainer.config.frames_per_update,
         "seconds": round(seconds, 1),
         "return": last.get("return"),
+        "recent_return": last.get("recent_return"),
         "visitation_entropy": last.get("visitation_entropy"),
         "entropy_ceiling": ceiling,
     }

@@ -12,7 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from gemax.runs.checkpoints import load_arrays
+from gemax.errors import CheckpointError
+from gemax.runs.best_checkpoint import why_there_is_no_best
+from gemax.runs.checkpoints import LoadedCheckpoint, NoBestError, load_arrays
 from gemax.runs.run_directory import CONFIG, RunDirectory
 from gemax.runs.seed_directories import seed_folders
 from gemax.training.config import Config, config_from_json
@@ -37,13 +39,14 @@ def first_state(trainer: Trainer, log: Callable[[str], None]) -> tuple[Trainer, 
 
     Raises:
         ValueError: The source is not a run, holds several seeds, or has networks of other shapes.
+        CheckpointError: The source does not have the checkpoint.
     """
     config = trainer.config
     if not config.run.start_from:
         return trainer, initial_states(trainer)
     path = Path(config.run.start_from)
     source = _source_config(path)
-    loaded = load_arrays(RunDirectory(path).checkpoints)
+    loaded = _source_checkpoint(RunDirectory(path), source, config.run.start_checkpoint)
     for message in loaded.messages:
         log(message)
     # Checked before compiling, which is slow.
@@ -62,6 +65,14 @@ def _source_config(path: Path) -> Config:
             f"{path} holds several seeds. Start from one of its folders: {seed_folders(config)}."
         )
     return config
+
+
+def _source_checkpoint(run: RunDirectory, source: Config, checkpoint: str) -> LoadedCheckpoint:
+    choice: Any = int(checkpoint) if checkpoint.isdecimal() else checkpoint
+    try:
+        return load_arrays(run.checkpoints, choice)
+    except NoBestError as error:
+        raise CheckpointError(why_there_is_no_best(run, source)) from error
 
 
 def _copy_learned(

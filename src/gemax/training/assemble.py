@@ -147,7 +147,7 @@ def _reward(config: Config, spec: EnvSpec, finite: FiniteEnv | None, custom: Cus
         head_size=agent.head_size,
         horizon=spec.horizon,
         num_actions=spec.num_actions if is_discrete else None,
-        num_cells=spec.num_cells,
+        num_states=spec.num_states,
         pixels_per_cell=spec.pixels_per_cell,
         time_feature=spec.time_feature,
         shortest_episode=spec.shortest_episode,

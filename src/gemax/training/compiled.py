@@ -13,7 +13,7 @@ from gemax.envs.base import JaxEnv
 from gemax.training.collector import EpisodeOptions, Evaluation, History
 from gemax.training.learn import Trainer, learn
 from gemax.training.nonfinite import update_unless_frozen
-from gemax.training.rollout import collect, reset_actor
+from gemax.training.rollout import collect, reset_actor, reset_actor_at_random_times
 from gemax.training.state import ActorState, TrainState
 from gemax.types import Episode, Metrics, Transition, ends
 
@@ -27,8 +27,8 @@ class CompiledCollector(NamedTuple):
     env: JaxEnv
 
     def initial_actor(self, trainer: Trainer, key: PRNGKeyArray) -> ActorState:
-        """Resets all environments."""
-        return reset_actor(self.env, trainer, trainer.config.env.num_envs, key)
+        """Resets all environments, each at a random time of its first episode."""
+        return reset_actor_at_random_times(self.env, trainer, trainer.config.env.num_envs, key)
 
     def updates(self, trainer: Trainer, state: TrainState) -> Iterator[tuple[TrainState, History]]:
         """Alternates collecting and learning to the end of the run, several updates per compiled call.

@@ -8,7 +8,7 @@ from gemax.agent.config import AgentConfig
 from gemax.envs.config import EnvConfig
 from gemax.envs.registry import find_env
 from gemax.rewards.config import IntrinsicConfig
-from gemax.settings import Count, Fraction, NonNegativeInt, check_fields, field_names
+from gemax.settings import CheckpointName, Count, Fraction, NonNegativeInt, check_fields, field_names
 
 Preset: TypeAlias = Literal["laptop", "paper"]
 
@@ -35,6 +35,8 @@ class RunConfig:
     """Decay per update of the moving average of cell visits."""
     start_from: str = ""
     """Run directory to copy the networks from, and the intrinsic reward if the method is the same."""
+    start_checkpoint: CheckpointName = "newest"
+    """Checkpoint of `start_from` to copy: newest, best or the number of an update."""
     start_update: NonNegativeInt = 0
     """Update of the checkpoint that `start_from` was read from."""
     grouped: bool = False
@@ -64,11 +66,19 @@ class Config:
             raise ValueError(
                 f"seeds must be 1 for {env.env_id}: only gemax environments are trained together."
             )
+        if run.start_checkpoint != "newest" and not run.start_from:
+            raise ValueError(
+                f"start_checkpoint is for start_from, which is empty; got {run.start_checkpoint}."
+            )
         if intrinsic.per_episode and intrinsic.method != "gem":
             raise ValueError(f"per_episode is for method gem; got {intrinsic.method}.")
         if intrinsic.method == "gem" and not intrinsic.per_episode and env.num_envs < 8:
             raise ValueError(
                 f"num_envs must be at least 8 for gem, half of them for negatives; got {env.num_envs}."
+            )
+        if env.num_envs % agent.num_minibatches:
+            raise ValueError(
+                f"num_minibatches must divide num_envs ({env.num_envs}); got {agent.num_minibatches}."
             )
         if agent.unroll_period > agent.unroll_length:
             raise ValueError(

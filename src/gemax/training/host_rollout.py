@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from gemax.agent.act import act
 from gemax.core.moments import Moments, standardise
@@ -43,15 +43,26 @@ class PolicySnapshot(NamedTuple):
 
 
 class HostActor:
-    """Steps open environments with the policy, and keeps the actor's state."""
+    """Steps open environments with the policy, and keeps the actor's state.
 
-    def __init__(self, trainer: Trainer, envs: HostVectorEnv, seed: int) -> None:
+    Args:
+        trainer: The parts of the run.
+        envs: The open environments.
+        seed: Seed of the first episodes.
+        first_limits: The first episode of each environment is truncated after this many steps, if given.
+    """
+
+    def __init__(
+        self, trainer: Trainer, envs: HostVectorEnv, seed: int, first_limits: HostArray | None = None
+    ) -> None:
         self._envs, self._spec = envs, trainer.spec
         self._reward_free = trainer.config.env.reward_free
         self._act = jax.jit(partial(_act, trainer), static_argnames="greedy")
         self._tables = jax.jit(trainer.network.tables)
-        first = initial_actor(trainer, (), jnp.asarray(envs.reset(seed)))
-        self.state = self._initial = jax.tree.map(np.asarray, first)
+        first = initial_actor(trainer, (), jnp.asarray(envs.reset(seed, first_limits)))
+        self._initial = jax.tree.map(np.asarray, first)
+        is_partial: HostArray = np.full(len(first.is_first), first_limits is not None)
+        self.state = self._initial._replace(is_partial=is_partial)
         self._last: Transition | None = None
 
     def snapshot(self, state: TrainState) -> PolicySnapshot:
@@ -94,10 +105,12 @@ class HostActor:
             truncated=outcome.truncated,
             is_first=before.is_first,
             cell=no_cell,
+            state_index=no_cell,
             is_valid=outcome.is_valid,
             inputs=before.inputs,
             lstm_state=before.lstm_state,
             episode_return=episode_return,
+            is_partial=before.is_partial,
         )
         if self._last is not None and not outcome.is_valid.all():
             # An environment that was only reset took no step. Its previous transition is repeated as padding.
@@ -123,6 +136,7 @@ class HostActor:
             is_first=outcome.is_first,
             lstm_state=lstm_state,
             episode_return=episode_return,
+            is_partial=before.is_partial & ~outcome.is_first,
         )
         if not outcome.is_first.any():
             return state
@@ -157,7 +171,9 @@ class HostCollector(NamedTuple):
             contextlib.closing(self.env.open(config.env.num_envs)) as envs,
             ThreadPoolExecutor(1, "learner") as thread,
         ):
-            actor = HostActor(trainer, envs, reset_seed(config.run.seed, reached))
+            seed = reset_seed(config.run.seed, reached)
+            limits = first_episode_limits(trainer.spec.horizon, config.env.num_envs, seed)
+            actor = HostActor(trainer, envs, seed, limits)
             state = jax.jit(partial(_with_new_episodes, trainer))(state, actor.state)
             learner = jax.jit(partial(_learn, trainer))
             pending: Future[tuple[TrainState, History]] | None = None
@@ -236,6 +252,14 @@ class HostCollector(NamedTuple):
         if requested is not None and requested < 1:
             raise ValueError(f"max_episode_steps must be at least 1; got {requested}.")
         return max(MAX_EPISODE_STEPS, self.env.spec.horizon + 1) if requested is None else requested
+
+
+def first_episode_limits(horizon: int, num_envs: int, seed: int) -> Int[np.ndarray, " envs"]:
+    """Returns a random number of steps, at most the horizon, after which each first episode is truncated.
+
+    Otherwise all environments would be in the same phase of an episode, and so would every batch.
+    """
+    return np.random.default_rng(seed).integers(1, horizon + 1, num_envs)
 
 
 def without_reward(outcome: VectorTransition) -> VectorTransition:

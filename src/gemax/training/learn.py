@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gemax.agent.act import next_values, unroll_lstm
 from gemax.agent.distributions import ActionDistribution
@@ -21,13 +21,14 @@ from gemax.training.config import Config
 from gemax.training.nonfinite import nonfinite_metrics
 from gemax.training.observations import ObservationTable
 from gemax.training.state import (
+    NUM_RECENT_RETURNS,
     NUM_RETURNS,
     RunningStatistics,
     TrainState,
     Window,
     count_returns,
     count_visits,
-    mean_return,
+    return_moments,
 )
 from gemax.training.window import empty_window, extend, latest
 from gemax.types import EnvSpec, Metrics, Transition, Tree, ends
@@ -78,13 +79,14 @@ def learn(
 ) -> tuple[TrainState, Metrics]:
     """Trains the intrinsic reward, the policy and the value on new transitions. Returns the new state and metrics."""
     config = trainer.config
+    key, agent_key = jax.random.split(key)
     intrinsic, reward_state, reward_metrics = trainer.reward.step(
         state.reward, trainer.table.look_up(state.centring, transitions), key
     )
     extrinsic = extrinsic_reward(config, state.statistics, transitions)
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
     window = extend(state.window, transitions, mixed)
-    parameters, optimiser, agent_metrics = agent_step(trainer, state, window)
+    parameters, optimiser, agent_metrics = agent_step(trainer, state, window, agent_key)
     state = state._replace(
         update=state.update + 1,
         window=latest(window, config.agent.unroll_length - config.agent.unroll_period),
@@ -122,9 +124,11 @@ def intrinsic_weight(config: Config, update: Array) -> Float[Array, ""]:
     return jnp.maximum(1.0 - update / config.intrinsic.anneal_updates, 0.0)
 
 
-def agent_step(trainer: Trainer, state: TrainState, window: Window) -> tuple[Parameters, Tree, Metrics]:
+def agent_step(
+    trainer: Trainer, state: TrainState, window: Window, key: PRNGKeyArray
+) -> tuple[Parameters, Tree, Metrics]:
     """Trains policy and value in every n-th update. Their metrics are NaN in all other updates."""
-    step = partial(actor_critic_step, trainer)
+    step = partial(actor_critic_epochs, trainer, key=key)
     every = trainer.config.agent.policy_every
     if every == 1:
         return step(state, window)
@@ -135,6 +139,36 @@ def agent_step(trainer: Trainer, state: TrainState, window: Window) -> tuple[Par
     return jax.lax.cond(
         is_due, step, lambda state, window: (state.parameters, state.optimiser, no_metrics), state, window
     )
+
+
+def actor_critic_epochs(
+    trainer: Trainer, state: TrainState, window: Window, *, key: PRNGKeyArray
+) -> tuple[Parameters, Tree, Metrics]:
+    """Trains policy and value in several passes over the window. The metrics are means over all gradient steps.
+
+    Each pass splits the environments at random into minibatches of equal size.
+    """
+    agent, num_envs = trainer.config.agent, trainer.config.env.num_envs
+    if agent.update_epochs == agent.num_minibatches == 1:
+        return actor_critic_step(trainer, state, window)
+
+    def one_step(learned: tuple[Parameters, Tree], envs: Int[Array, " envs"]):
+        part = state._replace(
+            parameters=learned[0],
+            optimiser=learned[1],
+            actor=jax.tree.map(lambda leaf: leaf[envs], state.actor),
+        )
+        parameters, optimiser, metrics = actor_critic_step(
+            trainer, part, jax.tree.map(lambda leaf: leaf[:, envs], window)
+        )
+        return (parameters, optimiser), metrics
+
+    orders = jax.vmap(lambda key: jax.random.permutation(key, num_envs))(
+        jax.random.split(key, agent.update_epochs)
+    )
+    envs = orders.reshape(agent.update_epochs * agent.num_minibatches, -1)
+    learned, metrics = jax.lax.scan(one_step, (state.parameters, state.optimiser), envs)
+    return *learned, {name: jnp.mean(values) for name, values in metrics.items()}
 
 
 def actor_critic_step(
@@ -228,7 +262,7 @@ def _updated_centring(trainer: Trainer, centring: Moments, transitions: Transiti
 def _updated_statistics(
     trainer: Trainer, statistics: RunningStatistics, transitions: Transition
 ) -> RunningStatistics:
-    ended = ends(transitions) & transitions.is_valid
+    ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
     statistics = count_returns(statistics, transitions.episode_return, ended)
     if trainer.spec.num_cells is None:
         return statistics
@@ -236,7 +270,13 @@ def _updated_statistics(
 
 
 def _statistics_metrics(statistics: RunningStatistics) -> Metrics:
-    metrics = {"return": mean_return(statistics), "episodes": statistics.num_returns.astype(float)}
+    recent, spread = return_moments(statistics, NUM_RECENT_RETURNS)
+    metrics = {
+        "return": return_moments(statistics, NUM_RETURNS)[0],
+        "recent_return": recent,
+        "recent_return_std": spread,
+        "episodes": statistics.num_returns.astype(float),
+    }
     visits, total = statistics.visits, jnp.sum(statistics.visits)
     if not len(visits):
         return metrics

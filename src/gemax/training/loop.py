@@ -32,9 +32,14 @@ def state_shapes(trainer: Trainer) -> TrainState:
 
 def states_by_seed(trainer: Trainer, state: TrainState) -> dict[int, TrainState]:
     """Returns the state of each seed."""
+    return {seed: state_of_seed(trainer, state, seed) for seed in trainer.config.all_seeds}
+
+
+def state_of_seed(trainer: Trainer, state: TrainState, seed: int) -> TrainState:
+    """Returns the state of one seed: the state itself if there is only one, otherwise a copy."""
     if trainer.config.run.seeds == 1:
-        return {trainer.config.run.seed: state}
-    return {seed: _state_at(state, index) for index, seed in enumerate(trainer.config.all_seeds)}
+        return state
+    return _state_at(state, seed - trainer.config.run.seed)
 
 
 @jax.jit

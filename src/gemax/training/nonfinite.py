@@ -15,6 +15,8 @@ from gemax.types import Metrics, tree_where
 
 MAX_CONSECUTIVE_NONFINITE = 10
 """Number of consecutive non-finite updates that stops a run, or freezes one seed of several."""
+RETURNS = ("return", "recent_return", "recent_return_std")
+"""Metrics that are undefined before the first episode ends."""
 ADVICE = "The last good checkpoint is kept. A smaller learning_rate or reward_learning_rate may help."
 
 
@@ -82,11 +84,11 @@ def is_frozen(metrics: Mapping[str, float | None]) -> bool:
 
 
 def nonfinite_names(metrics: Mapping[str, float | None]) -> list[str]:
-    """Returns the names of non-finite metrics, except the return, which is undefined before the first episode ends."""
+    """Returns the names of non-finite metrics, except returns, which are undefined before the first episode ends."""
     return [
         name
         for name, value in metrics.items()
-        if name != "return" and (value is None or not math.isfinite(value))
+        if name not in RETURNS and (value is None or not math.isfinite(value))
     ]
 
 

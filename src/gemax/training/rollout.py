@@ -23,6 +23,23 @@ def reset_actor(env: JaxEnv, trainer: Trainer, num_envs: int, key: PRNGKeyArray)
     return initial_actor(trainer, states, observation)
 
 
+def reset_actor_at_random_times(
+    env: JaxEnv, trainer: Trainer, num_envs: int, key: PRNGKeyArray
+) -> ActorState:
+    """Like `reset_actor`, with the clock of each episode at a random time.
+
+    Otherwise all environments would be in the same phase of an episode, and so would every batch.
+    """
+    if env.reset_at is None:
+        return reset_actor(env, trainer, num_envs, key)
+    time_key, reset_key = jax.random.split(key)
+    time = jax.random.randint(time_key, (num_envs,), 0, env.spec.horizon)
+    states, timesteps = jax.vmap(env.reset_at)(jax.random.split(reset_key, num_envs), time)
+    observation = jax.vmap(partial(stored_observation, env, trainer.table))(states, timesteps.observation)
+    actor = initial_actor(trainer, states, observation)
+    return actor._replace(inputs=actor.inputs._replace(time=time), is_partial=time > 0)
+
+
 def initial_actor(trainer: Trainer, states: State, observation: Shaped[Array, "envs *shape"]) -> ActorState:
     """Returns the actor's state at the start of an episode in every environment."""
     num_envs = observation.shape[0]
@@ -34,6 +51,7 @@ def initial_actor(trainer: Trainer, states: State, observation: Shaped[Array, "e
         is_first=jnp.ones(num_envs, bool),
         lstm_state=trainer.network.initial_lstm_state(num_envs),
         episode_return=zeros,
+        is_partial=jnp.zeros(num_envs, bool),
     )
 
 
@@ -91,10 +109,14 @@ def collect(
             truncated=timestep.truncated,
             is_first=actor.is_first,
             cell=jax.vmap(env.cell_index)(outcome.next_state),
+            state_index=jax.vmap(env.finite.state_index if env.finite else env.cell_index)(
+                outcome.next_state
+            ),
             is_valid=jnp.ones(num_envs, bool),
             inputs=actor.inputs,
             lstm_state=actor.lstm_state,
             episode_return=episode_return,
+            is_partial=actor.is_partial,
         )
         next_actor = ActorState(
             env=states,
@@ -107,6 +129,7 @@ def collect(
             is_first=ended,
             lstm_state=tree_where(ended, initial_lstm_state, acted.lstm_state),
             episode_return=jnp.where(ended, 0.0, episode_return),
+            is_partial=actor.is_partial & ~ended,
         )
         return next_actor, transition
 

@@ -10,7 +10,9 @@ from gemax.networks import AgentInputs, LSTMState, Parameters
 from gemax.types import Transition, Tree
 
 NUM_RETURNS = 1000
-"""The mean return is taken over this many recent episodes."""
+"""The metric `return` is the mean over this many of the last episodes."""
+NUM_RECENT_RETURNS = 100
+"""The metric `recent_return` is the mean over this many of the last episodes."""
 
 
 class ActorState(NamedTuple):
@@ -25,6 +27,8 @@ class ActorState(NamedTuple):
     lstm_state: LSTMState
     episode_return: Float[Array, " envs"]
     """Return of the current episode so far."""
+    is_partial: Bool[Array, " envs"]
+    """Whether the first episode started at a later time, or will be truncated early."""
 
 
 class Window(NamedTuple):
@@ -74,10 +78,16 @@ def count_returns(
     return statistics._replace(returns=ring, num_returns=statistics.num_returns + jnp.sum(ended))
 
 
-def mean_return(statistics: RunningStatistics) -> Float[Array, ""]:
-    """Returns the mean return of the last episodes, 0 before the first one ends."""
-    is_filled = jnp.arange(NUM_RETURNS) < statistics.num_returns
-    return jnp.sum(jnp.where(is_filled, statistics.returns, 0.0)) / jnp.maximum(jnp.sum(is_filled), 1)
+def return_moments(
+    statistics: RunningStatistics, num_episodes: int
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Returns mean and standard deviation of the last returns, at most 1,000. Both are 0 before an episode ends."""
+    age = (statistics.num_returns - 1 - jnp.arange(NUM_RETURNS)) % NUM_RETURNS
+    is_counted = age < jnp.minimum(statistics.num_returns, num_episodes)
+    count = jnp.maximum(jnp.sum(is_counted), 1)
+    mean = jnp.sum(jnp.where(is_counted, statistics.returns, 0.0)) / count
+    variance = jnp.sum(jnp.where(is_counted, (statistics.returns - mean) ** 2, 0.0)) / count
+    return mean, jnp.sqrt(variance)
 
 
 def count_visits(

@@ -26,10 +26,12 @@ def empty_window(actor: ActorState, num_steps: int) -> Window:
         truncated=~true,
         is_first=true,
         cell=jnp.zeros(shape, jnp.int32),
+        state_index=jnp.zeros(shape, jnp.int32),
         is_valid=~true,
         inputs=repeated(actor.inputs),
         lstm_state=repeated(actor.lstm_state),
         episode_return=zeros,
+        is_partial=~true,
     )
     return Window(transitions, zeros)
 

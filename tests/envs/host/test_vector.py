@@ -103,6 +103,17 @@ def test_episodes_are_truncated_at_max_episode_steps():
     assert [step.current[0, 1] for step in steps] == [1, 2, 0, 1, 2, 0, 1]
 
 
+@pytest.mark.parametrize("env_workers", ["sync", "async"])
+def test_only_the_first_episodes_are_truncated_at_their_own_limits(env_workers):
+    episodes = host_env(Endless, horizon=5, env_workers=env_workers, env_processes=2).open(3)
+    episodes.reset(0, np.array([2, 1, 5]))
+    steps = [episodes.step(np.zeros(3, int)) for _ in range(7)]
+    episodes.close()
+    cut = np.stack([step.truncated for step in steps])
+    assert [list(np.flatnonzero(column)) for column in cut.T] == [[1], [0], [4]]
+    assert [step.current[0, 1] for step in steps] == [1, 0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_vector_environments_that_reset_themselves_cannot_be_truncated(mode):
     make = partial(SyncVectorEnv, [partial(Counting, limit=3), Endless], autoreset_mode=mode)

@@ -36,8 +36,12 @@ class VectorTransition(NamedTuple):
 class HostVectorEnv(Protocol):
     """Several copies of an environment. Ended episodes are reset automatically."""
 
-    def reset(self, seed: int) -> HostArray:
-        """Starts an episode in every environment. Returns the observations."""
+    def reset(self, seed: int, first_limits: HostArray | None = None) -> HostArray:
+        """Starts an episode in every environment. Returns the observations.
+
+        The first episode of each environment is truncated after `first_limits` steps, if given, unless the environments
+        reset themselves.
+        """
         ...
 
     def step(self, action: HostArray) -> VectorTransition:

@@ -49,11 +49,13 @@ class GymnasiumVectorEnv:
         self._timeout, self._steps, self._is_waiting = timeout_seconds, 0, False
         self._mode = autoreset_mode(vector)
         self._resets_now = np.zeros(vector.num_envs, bool)
-        self._max_episode_steps, self._lengths = max_episode_steps, np.zeros(vector.num_envs, int)
+        self._max_episode_steps = max_episode_steps or np.iinfo(int).max
+        self._limits: np.ndarray = np.full(vector.num_envs, self._max_episode_steps)
+        self._lengths: np.ndarray = np.zeros(vector.num_envs, int)
         self._check = None if is_checked else VectorCheck(vector)
 
-    def reset(self, seed: int) -> np.ndarray:
-        """Starts an episode in every environment. Returns the observations."""
+    def reset(self, seed: int, first_limits: np.ndarray | None = None) -> np.ndarray:
+        """Starts an episode in every environment. Returns the observations. See `HostVectorEnv.reset`."""
         if self._timeout and not in_main_thread() and not isinstance(self._vector, AsyncVectorEnv):
             warnings.warn(
                 "env_timeout only works in the main thread, and this is another thread: an environment that hangs "
@@ -62,6 +64,9 @@ class GymnasiumVectorEnv:
             )
         observation = self._reset(seed=seed)
         self._resets_now, self._lengths[:] = np.zeros_like(self._resets_now), 0
+        self._limits[:] = self._max_episode_steps
+        if first_limits is not None and self._mode is AutoresetMode.DISABLED:
+            self._limits = np.minimum(self._limits, first_limits)
         return observation
 
     def step(self, action: np.ndarray) -> VectorTransition:
@@ -111,19 +116,18 @@ class GymnasiumVectorEnv:
             return getattr(self._vector, f"{method}_wait")(wait_seconds)
 
     def _apply_step_limit(self, terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray:
-        """Returns `truncated`, also true for episodes that have reached `max_episode_steps`."""
-        if self._max_episode_steps is None:
-            return truncated
-        self._lengths[self._resets_now] = -1  # this step does not count
+        """Returns `truncated`, also true for episodes that have reached their limit."""
+        self._lengths[self._resets_now] = -1  # a step that only resets does not count
         self._lengths += 1
-        is_too_long = (self._lengths >= self._max_episode_steps) & ~terminated & ~truncated
+        is_too_long = (self._lengths >= self._limits) & ~terminated & ~truncated
         if is_too_long.any() and self._mode is not AutoresetMode.DISABLED:
             raise EnvFault(
                 f"environment {np.argmax(is_too_long)}, step {self._steps}: its episode has not ended after "
                 f"{self._max_episode_steps:,} steps, and a vector environment that resets itself cannot be truncated. "
                 "Give it a time limit, or raise max_episode_steps."
             )
-        self._lengths[terminated | truncated | is_too_long] = 0
+        ended = terminated | truncated | is_too_long
+        self._lengths[ended], self._limits[ended] = 0, self._max_episode_steps
         return truncated | is_too_long
 
     @contextlib.contextmanager

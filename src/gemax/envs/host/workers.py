@@ -84,16 +84,19 @@ class ProcessVectorEnv:
             self.close()
             raise
 
-    def reset(self, seed: int) -> np.ndarray:
-        """Starts an episode in every environment. Returns the observations."""
+    def reset(self, seed: int, first_limits: np.ndarray | None = None) -> np.ndarray:
+        """Starts an episode in every environment. Returns the observations. See `HostVectorEnv.reset`."""
+        ranges = [slice(worker.indices.start, worker.indices.stop) for worker in self._workers]
+        limits = [None if first_limits is None else first_limits[part] for part in ranges]
         # Environment i gets seed + i, as in Gymnasium's vector environments.
-        return np.concatenate(self._call("reset", [seed + worker.indices.start for worker in self._workers]))
+        seeds = [seed + part.start for part in ranges]
+        return np.concatenate(self._call("reset", list(zip(seeds, limits, strict=True))))
 
     def step(self, action: np.ndarray) -> VectorTransition:
         """Takes one action per environment. Returns the transitions."""
         self._steps += 1
         action = self._decode(action)
-        parts = self._call("step", [action[w.indices.start : w.indices.stop] for w in self._workers])
+        parts = self._call("step", [(action[w.indices.start : w.indices.stop],) for w in self._workers])
         return VectorTransition(*map(np.concatenate, zip(*parts, strict=True)))
 
     def close(self) -> None:
@@ -217,7 +220,7 @@ def _run_worker(pipe: Any, open_envs: Callable[[], Any]) -> None:
                 pipe.send((True, None))
                 methods = {"reset": envs.reset, "step": envs.step}
                 while (message := pipe.recv())[0] in methods:
-                    pipe.send((True, methods[message[0]](message[1])))
+                    pipe.send((True, methods[message[0]](*message[1])))
         except (EOFError, ConnectionError):
             raise
         except (EnvFault, ValueError) as error:
