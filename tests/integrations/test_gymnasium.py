@@ -60,7 +60,16 @@ def assert_equal_outcomes(first, second):
 def test_every_environment_is_registered_under_its_name_in_camel_case():
     ids = {"gemax/TwoRooms-v0", "gemax/TwoRoomsNoisy-v0", "gemax/CartpoleSwingup-v0", "gemax/Map-v0"}
     assert ids <= set(gymnasium.registry)
-    assert {*IDS, "gemax/Map-v0"} == {name for name in gymnasium.registry if name.startswith("gemax/")}
+    assert {*IDS, "gemax/Map-v0", "gemax/KeyAndDoor-v0", "gemax/DeepSea-N50-v0"} <= set(gymnasium.registry)
+
+
+def test_an_id_can_be_trained_from_the_command_line():
+    for name in ("gemax/TwoRooms-v0", "gemax/KeyAndDoor-v0"):
+        code = (
+            "from gemax.envs.host.make import gym_maker\n"
+            f"assert gym_maker('gym:{name}')().spec.id == '{name}'"
+        )
+        assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 def test_registration_imports_neither_jax_nor_an_environment():

@@ -22,7 +22,7 @@ class Trained(NamedTuple):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    (run,) = plan_runs(find_tasks(["deep-sea-10"]), find_methods(["gem"]), smoke=True)
+    (run,) = plan_runs(find_tasks(["deep-sea-10"]), find_methods(["none"]), smoke=True)
     folder = tmp_path_factory.mktemp("explore") / run_name(run)
     write_json(folder / CONFIG, run.config.to_json())
     (folder / COMMITS).write_text("abc\ndef")

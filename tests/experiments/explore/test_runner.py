@@ -28,7 +28,7 @@ def out(trained, tmp_path_factory):
 def test_the_table_has_the_runs_of_earlier_commands(out):
     text = (out / "explore.md").read_text()
     assert "| key and door | none | 0 of 1 | never |" in text
-    assert "| DeepSea 10 | GEM | 0 of 1 | never |" in text
+    assert "| DeepSea 10 | none | 0 of 1 | never |" in text
     assert (out / "explore.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -42,7 +42,7 @@ def test_a_finished_run_is_reported_and_not_trained_again(out):
 
 def test_nothing_but_records_stays_in_the_folder(out):
     names = {path.name.rsplit("-", 1)[0] for path in (out / "explore").glob("*.json")}
-    assert names == {"deep-sea-10-gem-0", "key-and-door-none-0"}
+    assert names == {"deep-sea-10-none-0", "key-and-door-none-0"}
     record = json.loads(next((out / "explore").glob("key*.json")).read_text())
     assert record["commit"]
     assert record["evaluation_episodes"] == 2
@@ -63,7 +63,7 @@ def test_the_command_prints_the_table(out, capsys):
     assert main(arguments) == 0
     output = capsys.readouterr().out
     assert "key-and-door             none         seed 0  not solved" in output
-    assert "| DeepSea 10 | GEM |" in output
+    assert "| DeepSea 10 | none |" in output
 
 
 def test_a_dirty_tree_is_refused_before_anything_is_written(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """The tables of tasks and methods decide the runs."""
 
+from pathlib import Path
+
 import gymnasium
 import pytest
 
@@ -52,7 +54,7 @@ def test_the_default_method_runs_with_five_seeds_everywhere_and_the_others_with_
 
 def test_methods_that_need_discrete_actions_skip_continuous_tasks():
     runs = plan_runs(find_tasks(["point-mass"]))
-    assert {run.method.name for run in runs}.isdisjoint({"ngu", "ngu-rnd"})
+    assert {run.method.name for run in runs}.isdisjoint({"ngu", "ngu-rnd", "e3b"})
     assert plan_runs(find_tasks(["point-mass"]), find_methods(["ngu"])) == []
 
 
@@ -95,3 +97,10 @@ def test_unknown_names_are_refused_with_a_suggestion():
         find_tasks(["dor-key"])
     with pytest.raises(ValueError, match="method must be one of all, gem"):
         find_methods(["foo"])
+
+
+def test_the_documentation_lists_every_task_with_its_budget():
+    page = (Path(__file__).parents[3] / "docs" / "explore.md").read_text()
+    for task in TASKS.values():
+        if task.group != "deep-sea":
+            assert f"| `{task.name}` | `{task.env_id}` | {task.frames:,} |" in page

@@ -12,6 +12,7 @@ from gemax.runs.evaluation import evaluation_report, load_run
 from gemax.runs.files import to_json, write_bytes
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory
+from gemax.runs.solving import find_crossings, reaches
 from gemax.training.config import Config
 
 NUM_EPISODES = 100
@@ -21,8 +22,6 @@ EVALUATION_SEED = 1_000_000
 """Seed of the evaluation episodes. Training starts from the seed of the run."""
 MAX_POINTS = 500
 """Points of a learning curve."""
-TOLERANCE = 1e-6
-"""Returns are means of float32 numbers: 0.89999998 is 0.9."""
 
 
 def make_record(
@@ -48,7 +47,7 @@ def make_record(
         "frames": summary["frames"],
         "seconds": summary["seconds"],
         **curve_numbers(task, curve),
-        "is_solved": sampled >= task.solved - TOLERANCE,
+        "is_solved": bool(reaches(sampled, task.solved)),
         "return_sampled": sampled,
         "return_greedy": greedy,
         "final_normalised": task.normalise(sampled),
@@ -63,15 +62,14 @@ def make_record(
 
 
 def learning_curve(lines: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Returns frames, seconds and mean return at every line of the metrics, without lines before the first episode."""
-    name = "recent_return" if lines and "recent_return" in lines[0] else "return"
-    known = [line for line in lines if line[name] is not None]
-    columns = {"frames": "frames", "seconds": "seconds", "episodes": "episodes", "return": name}
+    """Returns frames, seconds, episodes and the return of the last 100 episodes, from the first episode on."""
+    known = [line for line in lines if line["recent_return"] is not None]
+    columns = {"frames": "frames", "seconds": "seconds", "episodes": "episodes", "return": "recent_return"}
     return {column: np.array([line[key] for line in known], float) for column, key in columns.items()}
 
 
 def curve_numbers(task: Task, curve: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Returns when the recent return first solves the task, whether it still does at the end, and its peak.
+    """Returns when the recent return first solves the task, from when on it does until the end, and its peak.
 
     Only means over at least `NUM_EPISODES` episodes count.
     """
@@ -79,13 +77,12 @@ def curve_numbers(task: Task, curve: dict[str, np.ndarray]) -> dict[str, Any]:
     frames, seconds, episodes, returns = (
         curve[name][counts] for name in ("frames", "seconds", "episodes", "return")
     )
-    is_solving = returns >= task.solved - TOLERANCE
-    first = int(is_solving.argmax()) if is_solving.any() else None
+    first, held = find_crossings(reaches(returns, task.solved))
     return {
         "frames_to_solve": None if first is None else int(frames[first]),
         "seconds_to_solve": None if first is None else float(seconds[first]),
         "episodes_to_solve": None if first is None else int(episodes[first]),
-        "is_held": bool(len(is_solving) and is_solving[-1]),
+        "frames_held_from": None if held is None else int(frames[held]),
         "peak_normalised": task.normalise(float(returns.max())) if len(returns) else None,
     }
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from gemax.experiments.explore.suite import DEFAULT, METHODS, SOLVED_SHARE, TASKS, ExploreRun, Task
 from gemax.experiments.tables import markdown_table
+from gemax.runs.solving import reaches
 
 Record: TypeAlias = dict[str, Any]
 
@@ -93,7 +94,7 @@ def _row(task: str, method: str, planned: Mapping, finished: Mapping) -> list[st
 def is_kept(record: Record) -> bool:
     """Returns whether a run ends with at least 0.9 of its normalised peak. True if it never had 100 episodes."""
     peak = record["peak_normalised"]
-    return peak is None or record["final_normalised"] >= SOLVED_SHARE * peak - 1e-6
+    return peak is None or bool(reaches(record["final_normalised"], SOLVED_SHARE * peak))
 
 
 def median_frames(records: Sequence[Record]) -> float:

@@ -1,6 +1,6 @@
-"""Trains gemax's agent in MiniGrid: two tasks, and FourRooms, which is explored reward-free and then used as a task.
+"""Explores MiniGrid's FourRooms reward-free, and then uses it as a task.
 
-`make bench-minigrid`. Results that are in `results/minigrid.json` are not repeated. Delete the file to start over.
+`make bench-four-rooms`. Results that are in `results/four-rooms.json` are not repeated. Delete the file to start over.
 """
 
 import contextlib
@@ -15,10 +15,6 @@ import gymnasium
 import minigrid  # registers the ids  # noqa: F401
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from minigrid_plans import shortest_plan
-
 import gemax
 from gemax.runs.files import write_json
 from gemax.runs.policy import Policy
@@ -30,10 +26,7 @@ from gemax.training.loop import train
 from gemax.training.presets import configure
 
 ROOT = Path(__file__).parents[1]
-RESULTS, RUNS = ROOT / "results" / "minigrid.json", ROOT / "runs" / "bench-minigrid"
-TASKS = {"MiniGrid-MultiRoom-N2-S4-v0": 1000, "MiniGrid-DoorKey-6x6-v0": 1500}
-"""Number of updates of each task, with 256 frames each."""
-SEEDS = (0, 1, 2)
+RESULTS, RUNS = ROOT / "results" / "four-rooms.json", ROOT / "runs" / "bench-four-rooms"
 EPISODES = 200
 FIRST_LAYOUT = 1_000_000
 """Seed of the first evaluation episode."""
@@ -78,34 +71,6 @@ def evaluate(make_env: Callable[[], gymnasium.Env], policy: Policy | None) -> di
         "reached": float(np.mean(np.asarray(returns) > 0)),
         "cells": float(np.mean(cells)),
         "cells_error": float(np.std(cells, ddof=1) / np.sqrt(EPISODES)),
-    }
-
-
-def mean_return_of_plans(task: str) -> float:
-    """Returns the mean return of shortest plans on the same layouts."""
-    env, returns = gymnasium.make(task), []
-    for layout in range(FIRST_LAYOUT, FIRST_LAYOUT + EPISODES):
-        env.reset(seed=layout)
-        plan = shortest_plan(env.unwrapped)
-        assert plan is not None, f"{task}: the goal of layout {layout} cannot be reached"
-        returns.append(sum(float(env.step(action)[1]) for action in plan))
-    return float(np.mean(returns))
-
-
-def solve(task: str, seed: int) -> dict[str, Any]:
-    """Trains with the default settings and evaluates the policy."""
-    path = RUNS / f"{task}-{seed}"
-    shutil.rmtree(path, ignore_errors=True)
-    run = finished(gemax.train(f"gym:{task}", seed=seed, updates=TASKS[task], out=path))
-    report, best = evaluate(lambda: gymnasium.make(task), gemax.load(path)), mean_return_of_plans(task)
-    return {
-        "task": task,
-        "seed": seed,
-        "frames": run.summary["frames"],
-        "seconds": round(run.summary["seconds"]),
-        "return": report["return"],
-        "best_plans": best,
-        "share": report["return"] / best,
     }
 
 
@@ -156,11 +121,10 @@ def main() -> None:
         origin = provenance()
         rows.append(work() | {"commit": origin.pop("commit")})
         print(json.dumps(rows[-1]), flush=True)
-        write_json(RESULTS, {"command": "make bench-minigrid", "episodes": EPISODES, **origin, "rows": rows})
+        write_json(
+            RESULTS, {"command": "make bench-four-rooms", "episodes": EPISODES, **origin, "rows": rows}
+        )
 
-    for task in TASKS:
-        for seed in SEEDS:
-            measure({"task": task, "seed": seed}, lambda task=task, seed=seed: solve(task, seed))
     for explorer in EXPLORERS:
         measure({"explorer": explorer}, lambda explorer=explorer: explore(explorer))
         for seed in range(NUM_FINE_TUNING_SEEDS.get(explorer, 0)):
