@@ -16,11 +16,17 @@ ENVS = {"key-and-door": (KeyAndDoor, 120), "point-mass": (PointMass, 200)}
 """The class of each environment, and its time limit, which gemax cannot read from a class."""
 
 
-def main(name: str = "key-and-door", updates: int = 2000, out: str | None = None, **settings: Any) -> float:
-    """Trains, then returns the mean return of 100 episodes with sampled actions."""
+def main(
+    name: str = "key-and-door",
+    updates: int = 2000,
+    episodes: int = 100,
+    out: str | None = None,
+    **settings: Any,
+) -> float:
+    """Trains, then returns the mean return of some episodes with sampled actions."""
     make_env, horizon = ENVS[name]
     run = gemax.train(make_env, updates=updates, horizon=horizon, out=out or f"runs/{name}", **settings)
-    report = gemax.evaluate(run.path, episodes=100, make_env=make_env)
+    report = gemax.evaluate(run.path, episodes=episodes, make_env=make_env)
     mean = report["sampled"]["return"]["mean"]
     print(f"The agent reaches the goal in {mean:.0%} of the episodes.")
     return mean

@@ -17,4 +17,4 @@ def test_the_example_runs(name, tmp_path):
     specification = importlib.util.spec_from_file_location("key_and_door", EXAMPLE)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    assert module.main(name, updates=2, out=str(tmp_path / "run"), **TINY) == 0.0
+    assert module.main(name, updates=2, episodes=2, out=str(tmp_path / "run"), **TINY) == 0.0
