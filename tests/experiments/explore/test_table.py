@@ -44,7 +44,7 @@ def test_a_row_has_counts_and_medians_over_seeds():
         for seed, frames in enumerate([90_000, 110_000, 120_000, 130_000, None])
     ]
     (row,) = lines(records)("| DoorKey-8x8 | GEM |")
-    assert row == "| DoorKey-8x8 | GEM | 5 of 5 | 120 k | 5 of 5 | 0.976 | 0.976 | 1.00 | 102 |"
+    assert row == "| DoorKey-8x8 | GEM | 5 of 5 | 120 k | 5 of 5 | 0.977 | 0.977 | 1.00 | 102 |"
 
 
 def test_unsupported_methods_are_marked():

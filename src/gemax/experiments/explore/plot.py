@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gemax.experiments.explore.suite import METHODS, TASKS, Task
+from gemax.experiments.explore.suite import DEFAULT, METHODS, TASKS, Task
 from gemax.runs.plots import hide_frame
 
 NUM_COLUMNS = 4
@@ -16,7 +16,7 @@ NUM_POINTS = 100
 
 
 def plot_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
-    """Plots the return of the last 100 episodes against frames: the median over seeds, and their range."""
+    """Plots the return of the last 100 episodes against frames: the median over seeds, and the default's range."""
     tasks = [task for task in TASKS.values() if any(record["task"] == task.name for record in records)]
     num_rows = -(-len(tasks) // NUM_COLUMNS)
     num_columns = min(len(tasks), NUM_COLUMNS)
@@ -50,8 +50,9 @@ def _draw_task(axis: Axes, task: Task, records: Sequence[Mapping[str, Any]]) -> 
         if not rows:
             continue
         axis.plot(grid / unit, np.median(rows, axis=0), color=method.colour, linewidth=1.4)
-        low, high = np.min(rows, axis=0), np.max(rows, axis=0)
-        axis.fill_between(grid / unit, low, high, color=method.colour, alpha=0.15, linewidth=0)
+        if method == DEFAULT:
+            low, high = np.min(rows, axis=0), np.max(rows, axis=0)
+            axis.fill_between(grid / unit, low, high, color=method.colour, alpha=0.15, linewidth=0)
     axis.axhline(task.solved, color="0.3", linestyle="--", linewidth=0.8)
     axis.set_title(task.title, fontsize="medium")
     axis.set_xlabel(f"{name} frames", fontsize="small")

@@ -103,7 +103,7 @@ _ROWS = (
     Task("two-rooms", "2-Rooms", "gemax/TwoRoomsCells-v0", 1_000_000, random=0.0, best=1.0),
     Task("sixteen-leaves", "16-Leaves", "gemax/SixteenLeavesCells-v0", 3_000_000, random=0.0, best=1.0),
     Task(
-        "door-key", "DoorKey-8x8", "MiniGrid-DoorKey-8x8-v0", 500_000, random=0.0, best=0.976,
+        "door-key", "DoorKey-8x8", "MiniGrid-DoorKey-8x8-v0", 500_000, random=0.0, best=0.977,
         package="minigrid",
     ),
     Task(
@@ -111,17 +111,17 @@ _ROWS = (
         package="minigrid",
     ),
     Task(
-        "key-corridor", "KeyCorridorS3R3", "MiniGrid-KeyCorridorS3R3-v0", 3_000_000, random=0.0, best=0.933,
+        "key-corridor", "KeyCorridorS3R3", "MiniGrid-KeyCorridorS3R3-v0", 3_000_000, random=0.0, best=0.932,
         package="minigrid",
     ),
     *(_deep_sea(size) for size in (10, 14, 20, 24, 30, 40, 50)),
     Task(
-        "multi-room-large", "MultiRoom-N12-S10", "gemax/MultiRoom-N12-S10-v0", 10_000_000, random=0.0, best=0.665,
+        "multi-room-large", "MultiRoom-N12-S10", "gemax/MultiRoom-N12-S10-v0", 10_000_000, random=0.0, best=0.66,
         group="large", package="minigrid", is_for_all_methods=False,
     ),
     Task(
         "key-corridor-large", "KeyCorridorS4R3", "MiniGrid-KeyCorridorS4R3-v0", 10_000_000, random=0.0,
-        best=0.95, group="large", package="minigrid", is_for_all_methods=False,
+        best=0.949, group="large", package="minigrid", is_for_all_methods=False,
     ),
     Task(
         "obstructed-maze", "ObstructedMaze-2Dlhb", "MiniGrid-ObstructedMaze-2Dlhb-v1", 10_000_000, random=0.0,
