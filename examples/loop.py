@@ -52,7 +52,7 @@ def compute_advantages(
 def main(arguments: Sequence[str] | None = None) -> float:
     """Trains, and returns the success rate of the last 500 episodes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--method", default="gem", help="gem, rnd, ngu, ngu-rnd, or none")
+    parser.add_argument("--method", default="gem", help="gem, rnd, ngu, ngu-rnd, e3b, re3, or none")
     parser.add_argument("--rollouts", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)

@@ -37,7 +37,7 @@ def make_agent(envs: gymnasium.vector.VectorEnv, seed: int) -> PPO:
 def main(arguments: Sequence[str] | None = None) -> float:
     """Trains, and returns the mean return of the last 1,000 episodes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--method", default="gem", help="gem, rnd, ngu, ngu-rnd, or none")
+    parser.add_argument("--method", default="gem", help="gem, rnd, ngu, ngu-rnd, e3b, re3, or none")
     parser.add_argument("--frames", type=int, default=400_000)
     parser.add_argument("--num-envs", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)

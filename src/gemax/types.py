@@ -229,6 +229,13 @@ def ends(transitions: Transition) -> Bool[Array, "time envs"]:
     return transitions.terminated | transitions.truncated
 
 
+def valid_steps(transitions: Transition) -> Bool[Array, "time envs"]:
+    """Returns whether each step was taken, and is not padding."""
+    if transitions.is_valid is None:
+        return jnp.ones(transitions.reward.shape, bool)
+    return transitions.is_valid
+
+
 def gather(
     observations: Observations, features: Float[Array, "rows F"], num_envs: int
 ) -> Float[Array, "time envs F"]:

@@ -175,7 +175,7 @@ def test_the_intrinsic_reward_can_replace_that_of_the_environment():
     np.testing.assert_allclose(alone["rewards"] - replaced["rewards"], 1.0, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd"])
+@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3"])
 @pytest.mark.parametrize("mean", [0.0, 0.25])
 def test_the_mean_intrinsic_reward_is_intrinsic_shift_and_zero_by_default(method, mean):
     asked = {"intrinsic_shift": mean} if mean else {}
@@ -265,10 +265,12 @@ def test_off_policy_agents_get_the_reward_when_a_batch_is_sampled(kind, env, pol
     )
 
 
-@pytest.mark.parametrize("settings", [{"method": "ngu"}, {"settings": {"per_episode": True}}])
+@pytest.mark.parametrize(
+    "settings", [{"method": "ngu"}, {"method": "e3b"}, {"settings": {"per_episode": True}}]
+)
 def test_methods_that_need_episodes_in_order_are_refused_by_the_replay_buffer(settings):
     with pytest.raises(
-        ValueError, match="ngu, ngu-rnd and per_episode need the steps of an episode in order"
+        ValueError, match="ngu, ngu-rnd, e3b and per_episode need the steps of an episode in order"
     ):
         DQN(
             "MlpPolicy",

@@ -91,7 +91,7 @@ def rewards_of(method, mode):
     return walk(wrap(mode, method), 5 * LENGTH)
 
 
-@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd"])
+@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3"])
 def test_every_method_gives_finite_rewards_after_the_first_update(method):
     rewards = rewards_of(method, "SameStep")
     assert np.isfinite(rewards).all()
@@ -164,7 +164,7 @@ def test_observations_that_are_not_finite_raise_an_error():
     ("method", "settings", "message"),
     [
         ("oracle", {}, "The oracle counts cells, which only gemax environments have"),
-        ("gme", {}, "method must be one of gem, rnd, ngu, ngu-rnd, none, or an IntrinsicReward"),
+        ("gme", {}, "method must be one of gem, rnd, ngu, ngu-rnd, e3b, re3, none, or an IntrinsicReward"),
         ("gem", {"intrinsic_scael": 1.0}, "Did you mean intrinsic_scale"),
     ],
 )
@@ -173,9 +173,10 @@ def test_errors_of_settings_name_what_is_possible(method, settings, message):
         IntrinsicRewardWrapper(make(), method, **settings)
 
 
-def test_ngu_needs_discrete_actions():
-    with pytest.raises(ValueError, match="method ngu predicts the action and needs discrete actions"):
-        IntrinsicRewardWrapper(SyncVectorEnv([BrokenSensor]), "ngu")
+@pytest.mark.parametrize("method", ["ngu", "e3b"])
+def test_inverse_dynamics_need_discrete_actions(method):
+    with pytest.raises(ValueError, match=f"method {method} predicts the action and needs discrete actions"):
+        IntrinsicRewardWrapper(SyncVectorEnv([BrokenSensor]), method)
 
 
 def test_a_vector_environment_must_declare_its_autoreset_mode():
@@ -190,9 +191,10 @@ def test_a_step_before_the_first_reset_raises_an_error():
         wrap(method=counting_reward()).step(np.zeros(NUM_ENVS, int))
 
 
-def test_rewards_of_ngu_per_step_equal_those_of_the_whole_rollout():
+@pytest.mark.parametrize("method", ["ngu", "e3b", "re3"])
+def test_rewards_per_step_equal_those_of_the_whole_rollout(method):
     num_steps, shape = 6, (6, NUM_ENVS)
-    options = RewardOptions("ngu", {**TINY, "intrinsic_scale": 1.0}, horizon=4)
+    options = RewardOptions(method, {**TINY, "intrinsic_scale": 1.0}, horizon=4)
     module = build_reward_for(options, (3,), spaces.Discrete(2), few_envs=True)
     learned = make_learner(module, (3,), NUM_ENVS)
     rng, never = np.random.default_rng(0), np.zeros(shape, bool)
@@ -204,7 +206,7 @@ def test_rewards_of_ngu_per_step_equal_those_of_the_whole_rollout():
     )  # fmt: skip
     _, state, _ = learned.learn(learned.init(jax.random.key(0)), steps)
     transitions = standardise_transitions(state.centring, jax.tree.map(jnp.asarray, steps))
-    whole = module.reward(state.reward, transitions, state.key)
+    whole = jax.jit(module.reward)(state.reward, transitions, state.key)
     for t in range(num_steps):
         step = jax.tree.map(lambda field, t=t: field[t : t + 1], steps)
         rewards, state = learned.reward_step(state, step, np.ones(NUM_ENVS, bool))
@@ -217,7 +219,7 @@ def test_an_annealed_reward_becomes_zero():
     assert not rewards[:, 3 * LENGTH :].any()
 
 
-@pytest.mark.parametrize("method", ["rnd", "ngu"])
+@pytest.mark.parametrize("method", ["rnd", "ngu", "e3b", "re3"])
 def test_values_of_invalid_environments_have_no_effect(method):
     options = RewardOptions(method, {**TINY, "intrinsic_scale": 1.0}, horizon=4)
     module = build_reward_for(options, (3,), spaces.Discrete(2), few_envs=True)

@@ -83,14 +83,38 @@ class Rnd:
         return np.minimum(np.maximum(alpha, 1), 5)
 
 
-class Ngu:
+class InverseDynamics:
+    """An embedding f and an action predictor h of two layers each, as in NGU and E3B."""
+
+    def __init__(self, parameters, learning_rate):
+        self.f = [list(layer) for layer in dense_layers(parameters["embedding"])]
+        self.h = [list(layer) for layer in dense_layers(parameters["action"])]
+        self.learning_rate = learning_rate
+
+    def learn(self, observation, next_observation, action):
+        """Maximises the likelihood of the action by gradient descent, with the chain rule by hand."""
+        gradient = [[np.zeros_like(weight) for weight in layer] for layer in self.f + self.h]
+        for t in range(action.shape[0]):
+            for w in range(action.shape[1]):
+                before, after = forward(self.f, observation[t, w]), forward(self.f, next_observation[t, w])
+                both = forward(self.h, np.concatenate([before[-1], after[-1]]))
+                probability = np.exp(both[-1] - both[-1].max())
+                probability /= probability.sum()
+                slope = (probability - np.eye(len(probability))[action[t, w]]) / action.size
+                slope = backward(self.h, gradient[2:], both, slope)
+                backward(self.f, gradient[:2], before, slope[: len(before[-1])])
+                backward(self.f, gradient[:2], after, slope[len(before[-1]) :])
+        for layer, slopes in zip(self.f + self.h, gradient, strict=True):
+            for weight, slope in zip(layer, slopes, strict=True):
+                weight -= self.learning_rate * slope
+
+
+class Ngu(InverseDynamics):
     """Badia et al. 2020, section 2 and Algorithm 1, with an embedding and a predictor of two layers each."""
 
     def __init__(self, parameters, num_envs, learning_rate, *, k, s_max, capacity, decay):
-        self.f = [list(layer) for layer in dense_layers(parameters["embedding"])]
-        self.h = [list(layer) for layer in dense_layers(parameters["action"])]
+        super().__init__(parameters, learning_rate)
         self.k, self.s_max, self.capacity, self.decay = k, s_max, capacity, decay
-        self.learning_rate = learning_rate
         self.memory = [[] for _ in range(num_envs)]
         self.distance_sum, self.distance_count = np.zeros(num_envs), np.zeros(num_envs)
 
@@ -114,22 +138,62 @@ class Ngu:
         s = np.sqrt(sum(eps / (d + eps) for d in d_n)) + c
         return 0 if s > self.s_max else 1 / s
 
-    def learn(self, observation, next_observation, action):
-        """Maximises the likelihood of the action by gradient descent, with the chain rule by hand."""
-        gradient = [[np.zeros_like(weight) for weight in layer] for layer in self.f + self.h]
+
+class E3b(InverseDynamics):
+    """Henaff et al. 2022, Algorithm 1, with C inverted anew at every step instead of updated."""
+
+    def __init__(self, parameters, num_envs, learning_rate, *, ridge, scale):
+        super().__init__(parameters, learning_rate)
+        self.ridge, self.scale, self.moments = ridge, scale, RunningMoments(0.99)
+        self.memory = [[] for _ in range(num_envs)]
+
+    def step(self, observation, next_observation, action, is_first, is_valid):
+        bonus = np.zeros(action.shape)
         for t in range(action.shape[0]):
             for w in range(action.shape[1]):
-                before, after = forward(self.f, observation[t, w]), forward(self.f, next_observation[t, w])
-                both = forward(self.h, np.concatenate([before[-1], after[-1]]))
-                probability = np.exp(both[-1] - both[-1].max())
-                probability /= probability.sum()
-                slope = (probability - np.eye(len(probability))[action[t, w]]) / action.size
-                slope = backward(self.h, gradient[2:], both, slope)
-                backward(self.f, gradient[:2], before, slope[: len(before[-1])])
-                backward(self.f, gradient[:2], after, slope[len(before[-1]) :])
-        for layer, slopes in zip(self.f + self.h, gradient, strict=True):
-            for weight, slope in zip(layer, slopes, strict=True):
-                weight -= self.learning_rate * slope
+                if not is_valid[t, w]:
+                    continue
+                if is_first[t, w]:
+                    self.memory[w] = []
+                phi = forward(self.f, next_observation[t, w])[-1]
+                covariance = self.ridge * np.eye(len(phi)) + sum(np.outer(y, y) for y in self.memory[w])
+                bonus[t, w] = phi @ np.linalg.inv(covariance) @ phi
+                self.memory[w].append(phi)
+        self.learn(observation, next_observation, action)
+        return self.scale * bonus / std_before(self.moments, bonus[is_valid])
+
+
+class Re3:
+    """Seo et al. 2021, with the mean over the k nearest neighbours, pair by pair.
+
+    With a capacity, neighbours are the last states before each time step. Otherwise they are all other states.
+    """
+
+    def __init__(self, encoder, *, k, scale, capacity=None):
+        self.encoder, self.k, self.scale, self.capacity = dense_layers(encoder), k, scale, capacity
+        self.moments, self.memory = RunningMoments(0.99), []
+
+    def step(self, next_observation, is_valid):
+        y = np.stack([[forward(self.encoder, x)[-1] for x in row] for row in next_observation])
+        distance, exists = np.zeros(is_valid.shape), np.zeros(is_valid.shape, bool)
+        for t in range(len(y)):
+            for w in np.flatnonzero(is_valid[t]):
+                others = self.memory
+                if self.capacity is None:
+                    others = [y[i] for i in np.ndindex(is_valid.shape) if is_valid[i] and i != (t, w)]
+                nearest = sorted(np.sqrt(((y[t, w] - other) ** 2).sum()) for other in others)[: self.k]
+                exists[t, w] = bool(nearest)
+                distance[t, w] = sum(nearest) / max(len(nearest), 1)
+            if self.capacity is not None:
+                self.memory = [*self.memory, *y[t][is_valid[t]]][-self.capacity :]
+        return self.scale * np.log(1 + distance / std_before(self.moments, distance[exists]))
+
+
+def std_before(moments, batch):
+    """Returns the standard deviation of all earlier batches, or of this one if it is the first. Adds the batch."""
+    known = moments.std if moments.batches else None
+    moments.add(batch)
+    return moments.std if known is None else known
 
 
 def dense_layers(parameters):

@@ -9,12 +9,14 @@ from gemax.rewards.base import no_reward
 from gemax.rewards.centred import centred
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.e3b import E3bSettings, e3b
 from gemax.rewards.gem import gem
 from gemax.rewards.negatives_episode import own_episode
 from gemax.rewards.negatives_other_envs import other_envs
 from gemax.rewards.negatives_recent import recent_episodes
 from gemax.rewards.ngu import NguSettings, ngu
 from gemax.rewards.oracle import oracle
+from gemax.rewards.re3 import Re3Settings, re3
 from gemax.rewards.rnd import RndSettings, distillation, rnd
 from gemax.testing import check_reward
 
@@ -22,6 +24,7 @@ ENVS, ROWS, ACTIONS = 4, 10, 4
 OPTIMISER = optax.apply_if_finite(optax.adam(1e-3), max_consecutive_errors=1000)
 CONFIG = IntrinsicConfig(embedding_size=4)
 NGU = ngu(mlp((8, 4)), ACTIONS, 5, OPTIMISER, 0.0003, NguSettings(hidden_size=8))
+RE3 = Re3Settings(memory_size=16)
 
 
 def gem_with(negatives):
@@ -38,6 +41,9 @@ MEMBERS = {
     "rnd": rnd(mlp((8, 4)), OPTIMISER, 0.001, RndSettings()),
     "ngu": NGU,
     "ngu-rnd": ngu_rnd(NGU, distillation(mlp((8, 4)), OPTIMISER, RndSettings())),
+    "e3b": e3b(mlp((8, 4)), ACTIONS, OPTIMISER, 0.01, E3bSettings(hidden_size=8)),
+    "re3": re3(mlp((8, 4)), 0.01, RE3),
+    "re3-memory": re3(mlp((8, 4)), 0.01, RE3, has_memory=True),
 }
 INDEPENDENT = ("none", "ngu")
 

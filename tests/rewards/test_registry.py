@@ -10,13 +10,21 @@ import pytest
 from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.build import RewardInputs
 from gemax.rewards.config import IntrinsicConfig
-from gemax.rewards.registry import METHODS, build_reward
+from gemax.rewards.registry import METHODS, PAPER_METHODS, build_reward
 
 INPUTS = RewardInputs(optax.adam(1e-3), torso_size=8, head_size=8, horizon=5, num_actions=4, num_states=6)
 
 
 def test_rows_and_configuration_name_the_same_methods():
     assert {*METHODS, "custom"} == set(get_args(get_type_hints(IntrinsicConfig)["method"]))
+
+
+def test_plots_show_every_method_in_its_own_colour():
+    assert len({row.colour for row in METHODS.values()}) == len(METHODS)
+
+
+def test_the_methods_of_the_paper_are_those_of_its_figures():
+    assert list(PAPER_METHODS) == ["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none"]
 
 
 def test_the_registry_is_imported_without_jax():

@@ -110,15 +110,15 @@ def test_the_intrinsic_reward_may_be_dropped(free):
         assert_trees_equal(state.parameters[part], lreturns[part])
 
 
-@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none"])
+@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3", "oracle", "none"])
 def test_every_method_can_be_warm_started_with_another_number_of_environments(method, tmp_path):
     source = untrained(tmp_path / "run", "two-rooms", method=method)
     trainer, state = begun("two-rooms", source, method=method, num_envs=12)
     fresh = initial_states(trainer)
     assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, fresh)
-    if method in ("gem", "ngu"):
+    if method in ("gem", "ngu", "e3b"):
         assert_trees_equal(state.reward.parameters, load_run(source).states[5].reward.parameters)
-    if method == "ngu":
+    if method in ("ngu", "e3b"):
         assert_trees_equal(state.reward.memory, fresh.reward.memory)
 
 

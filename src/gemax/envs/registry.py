@@ -19,8 +19,11 @@ GYM_PREFIX = "gym:"
 PAPER_TWO_ROOMS = {
     "entropy_cost": 1e-3, "intrinsic_shift": 0.005, "intrinsic_scale": 0.005, "unroll_length": 20, "unroll_period": 10,
 }  # fmt: skip
-LAPTOP_SCALES = {"rnd": 0.01, "ngu": 0.009, "ngu-rnd": 0.003}
-PAPER_SCALES = {"rnd": 0.001, "ngu": 0.0003, "ngu-rnd": 0.0003}
+# The scales of E3B and RE3 were not searched. Their rewards then have about the standard deviation of GEM's reward.
+# Environments without a scale for them use GEM's scale.
+LATER_SCALES = {"e3b": 0.005, "re3": 0.01}
+LAPTOP_SCALES = {"rnd": 0.01, "ngu": 0.009, "ngu-rnd": 0.003, **LATER_SCALES}
+PAPER_SCALES = {"rnd": 0.001, "ngu": 0.0003, "ngu-rnd": 0.0003, **LATER_SCALES}
 
 
 class EnvRow(NamedTuple):

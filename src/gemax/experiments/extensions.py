@@ -4,7 +4,7 @@ from gemax.experiments import claims, measures, plots
 from gemax.experiments.experiment import Experiment, FigureResult, Runs
 from gemax.experiments.measures import solving_table
 from gemax.experiments.statistics import estimate_mean
-from gemax.rewards.registry import METHODS
+from gemax.rewards.registry import PAPER_METHODS
 
 EXACT, SAMPLED = "all negatives", "32 sampled negatives"
 
@@ -79,6 +79,6 @@ CEILING = Experiment(
     analyse_ceiling,
     {
         row.title: {"env_id": "two-rooms", "method": method, "reward_free": True}
-        for method, row in METHODS.items()
+        for method, row in PAPER_METHODS.items()
     },
 )

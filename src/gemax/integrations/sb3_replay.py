@@ -29,7 +29,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
 
     Args:
         arguments: Arguments of `ReplayBuffer`. The agent passes them.
-        method: The name of a method, or a custom `gemax.IntrinsicReward`. Not NGU, which needs steps in order.
+        method: The name of a method, or a custom `gemax.IntrinsicReward`. Not NGU or E3B, which need steps in order.
         replaces: Whether the intrinsic reward replaces the reward of the environment, instead of being added to it.
         time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
         seed: Seed of the networks of the intrinsic reward.
@@ -50,10 +50,10 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         super().__init__(*arguments, **buffer_settings)
         self.options = RewardOptions(method, settings or {}, time_feature)
         self.replaces, self.seed = replaces, seed
-        if method in ("ngu", "ngu-rnd") or self.options.settings.get("per_episode"):
+        if method in ("ngu", "ngu-rnd", "e3b") or self.options.settings.get("per_episode"):
             raise ValueError(
-                "ngu, ngu-rnd and per_episode need the steps of an episode in order, and a replay buffer samples them "
-                "at random. Use gem without per_episode, or rnd."
+                "ngu, ngu-rnd, e3b and per_episode need the steps of an episode in order, and a replay buffer samples "
+                "them at random. Use gem without per_episode, rnd or re3."
             )
         self._build()
         self.learner_state: LearnerState = self._learner.init(jax.random.key(seed))

@@ -8,12 +8,14 @@ from gemax.networks import torso, torso_and_heads
 from gemax.rewards.base import IntrinsicReward, no_reward
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.e3b import E3bSettings, e3b
 from gemax.rewards.gem import gem
 from gemax.rewards.negatives_episode import own_episode
 from gemax.rewards.negatives_other_envs import other_envs
 from gemax.rewards.negatives_recent import recent_episodes
 from gemax.rewards.ngu import NguSettings, ngu
 from gemax.rewards.oracle import oracle
+from gemax.rewards.re3 import Re3Settings, re3
 from gemax.rewards.rnd import RndSettings, distillation, rnd
 from gemax.rewards.similarity import PairSimilarity
 
@@ -38,7 +40,7 @@ class RewardInputs(NamedTuple):
     shortest_episode: int = 1
     """Minimum number of actions per episode."""
     few_envs: bool = False
-    """Whether GEM takes its negatives from recent episodes instead of other environments."""
+    """Whether there are few environments. GEM then takes its negatives, and RE3 its neighbours, from recent steps."""
     similarity: PairSimilarity | None = None
     """The Python function, if the configured similarity is `custom`."""
 
@@ -95,3 +97,26 @@ def build_ngu_rnd(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicRew
     network = torso(inputs.torso_size, inputs.pixels_per_cell)
     lifelong = distillation(network, inputs.optimiser, RndSettings(), inputs.time_feature)
     return ngu_rnd(build_ngu(config, inputs), lifelong)
+
+
+def build_e3b(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
+    """Builds E3B."""
+    assert inputs.num_actions is not None
+    sizes = (config.embedding_size,)
+    return e3b(
+        torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell),
+        inputs.num_actions,
+        inputs.optimiser,
+        config.intrinsic_scale,
+        E3bSettings(),
+        inputs.time_feature,
+        inputs.shortest_episode,
+    )
+
+
+def build_re3(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
+    """Builds RE3. Its neighbours depend on the number of environments."""
+    sizes = (config.embedding_size,)
+    network = torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell)
+    settings = Re3Settings()
+    return re3(network, config.intrinsic_scale, settings, inputs.time_feature, has_memory=inputs.few_envs)

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from gemax.settings import Count, Fraction, NonNegative, NonNegativeInt, Positive, TsallisIndex
 
-Method: TypeAlias = Literal["gem", "rnd", "ngu", "ngu-rnd", "oracle", "none", "custom"]
+Method: TypeAlias = Literal["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3", "oracle", "none", "custom"]
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class IntrinsicConfig:
     method: Method = "gem"
     """Intrinsic reward. `custom` is an `IntrinsicReward` passed from Python."""
     intrinsic_scale: NonNegative = 0.005
-    """s: standard deviation of GEM's reward. The rewards of RND and NGU are multiplied by it."""
+    """s: standard deviation of GEM's reward. The rewards of RND, NGU, E3B and RE3 are multiplied by it."""
     intrinsic_shift: NonNegative = 0.005
     """m: mean of GEM's reward."""
     reward_learning_rate: Positive = 1e-3

@@ -6,7 +6,6 @@ terminal state has a reward but is never added. Embeddings in the memory are not
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,10 +13,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.networks import Network, Parameters, mlp
-from gemax.rewards.base import IntrinsicReward, hide_feature
+from gemax.networks import Network, Parameters
+from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.episode_memory import remembered_entries
-from gemax.rewards.step_embeddings import embeddings_before
+from gemax.rewards.inverse_dynamics import StepEmbeddings, inverse_dynamics
 from gemax.settings import (
     Count,
     Fraction,
@@ -27,7 +26,7 @@ from gemax.settings import (
     check_fields,
     check_nonnegative,
 )
-from gemax.types import Transition, Tree, gather, tree_where
+from gemax.types import Transition, Tree, tree_where
 
 UNROLLED_DIMENSIONS = 32
 """Number of embedding dimensions that are added in one pass. Fewer passes read and write the distances less often."""
@@ -100,64 +99,45 @@ def ngu(
     The memory holds the last `horizon` states of an episode. f does not see the entry `ignored_feature` of observation
     vectors. If every episode has at least `shortest_episode` actions, fewer observations have to be embedded.
     """
-    check_count("num_actions", num_actions)
     check_count("horizon", horizon)
     check_nonnegative("scale", scale)
     check_fields(settings)
-    predictor = mlp((settings.hidden_size, num_actions))
-
-    def embed_rows(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
-        return network.apply(parameters["embedding"], hide_feature(rows, ignored_feature))
+    dynamics = inverse_dynamics(
+        network,
+        num_actions,
+        optimiser,
+        hidden_size=settings.hidden_size,
+        ignored_feature=ignored_feature,
+        shortest_episode=shortest_episode,
+    )
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> NguState:
-        embedding_key, action_key = jax.random.split(key)
-        parameters = {"embedding": network.init(embedding_key, rows[:1])}
-        embedding = embed_rows(parameters, rows[:1])
-        parameters["action"] = predictor.init(action_key, jnp.concatenate([embedding, embedding], axis=-1))
-        memory = empty_memory(horizon, num_envs, embedding.shape[-1])
-        return NguState(parameters, optimiser.init(parameters), memory)
+        parameters = dynamics.init(key, rows)
+        size = dynamics.embed(parameters, rows[:1]).shape[-1]
+        return NguState(parameters, optimiser.init(parameters), empty_memory(horizon, num_envs, size))
 
-    def embed_steps(parameters: Parameters, transitions: Transition):
-        """Returns f(x_t) and f(x_t+1) of each step, [time, envs, D]. Each row of a table is embedded once."""
-        after = embed_rows(parameters, transitions.next_observation.rows)
-        before = embeddings_before(partial(embed_rows, parameters), after, transitions, shortest_episode)
-        return before, gather(transitions.next_observation, after, transitions.reward.shape[1])
-
-    def loss(parameters: Parameters, transitions: Transition):
-        """Returns the mean of -ln h(a | f(x_t), f(x_t+1)). Pairs include terminal states and never cross a reset."""
-        embedding_t, embedding_tp1 = embed_steps(parameters, transitions)
-        pairs = jnp.concatenate([embedding_t, embedding_tp1], axis=-1)
-        logits = predictor.apply(parameters["action"], pairs.reshape(-1, pairs.shape[-1]))
-        action = transitions.action.reshape(-1)
-        total = jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, action))
-        accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == action)
-        return total, (embedding_t, embedding_tp1, {"action_loss": total, "action_accuracy": accuracy})
-
-    def novelty(state: NguState, embeddings: tuple[Array, Array], transitions: Transition):
+    def novelty(state: NguState, embeddings: StepEmbeddings, transitions: Transition):
         return episodic_novelty(state.memory, *embeddings, transitions.is_first, settings)
 
     def reward(state: NguState, transitions: Transition, key: PRNGKeyArray) -> Float[Array, "time envs"]:
-        result, _ = novelty(state, embed_steps(state.parameters, transitions), transitions)
+        result, _ = novelty(state, dynamics.embed_steps(state.parameters, transitions), transitions)
         return scale * result.reward
 
     def step(state: NguState, transitions: Transition, key: PRNGKeyArray):
-        grad_fn = jax.grad(loss, has_aux=True)
-        gradient, (embedding_t, embedding_tp1, metrics) = grad_fn(state.parameters, transitions)
-        result, memory = novelty(state, (embedding_t, embedding_tp1), transitions)
-        updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.parameters)
-        state = NguState(optax.apply_updates(state.parameters, updates), optimiser_state, memory)
-        metrics |= {
+        learned = dynamics.learn(state.parameters, state.optimiser, transitions)
+        result, memory = novelty(state, learned.embeddings, transitions)
+        metrics = learned.metrics | {
             "episodic_reward": jnp.mean(result.reward),
             "memory_similarity": jnp.mean(result.similarity),
             "neighbour_distance": jnp.sqrt(jnp.mean(result.mean_distance)),
         }
-        return scale * result.reward, state, metrics
+        return scale * result.reward, NguState(learned.parameters, learned.optimiser, memory), metrics
 
     def embed(state: NguState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
-        return embed_rows(state.parameters, rows)
+        return dynamics.embed(state.parameters, rows)
 
     def remember(state: NguState, transitions: Transition, is_valid: Bool[Array, " envs"]) -> NguState:
-        _, memory = novelty(state, embed_steps(state.parameters, transitions), transitions)
+        _, memory = novelty(state, dynamics.embed_steps(state.parameters, transitions), transitions)
         # The embeddings have the environments as their second axis, all other fields as their first.
         embedding = jnp.where(is_valid[None, :, None], memory.embedding, state.memory.embedding)
         rest = tree_where(is_valid, memory[1:], state.memory[1:])

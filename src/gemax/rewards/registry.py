@@ -27,6 +27,8 @@ class MethodRow(NamedTuple):
     """Whether the environment must tell its true state."""
     needs_discrete_actions: bool = False
     """Whether the environment must have a single discrete action."""
+    is_in_paper: bool = True
+    """Whether the paper has the method, so that its figures and tables show it."""
 
 
 ROWS = (
@@ -34,10 +36,14 @@ ROWS = (
     MethodRow("rnd", "RND", "tab:green", "build:build_rnd"),
     MethodRow("ngu", "NGU", "tab:orange", "build:build_ngu", needs_discrete_actions=True),
     MethodRow("ngu-rnd", "NGU+RND", "tab:red", "build:build_ngu_rnd", needs_discrete_actions=True),
+    MethodRow("e3b", "E3B", "tab:brown", "build:build_e3b", needs_discrete_actions=True, is_in_paper=False),
+    MethodRow("re3", "RE3", "tab:cyan", "build:build_re3", is_in_paper=False),
     MethodRow("oracle", "oracle", "tab:purple", "build:build_oracle", needs_states=True),
     MethodRow("none", "none", "0.5", "build:build_none"),
 )
 METHODS = {row.name: row for row in ROWS}
+PAPER_METHODS = {row.name: row for row in ROWS if row.is_in_paper}
+"""The methods of the paper, which `gemax reproduce` compares."""
 
 
 def build_reward(config: IntrinsicConfig, inputs: "RewardInputs") -> "IntrinsicReward":
@@ -55,7 +61,7 @@ def build_reward(config: IntrinsicConfig, inputs: "RewardInputs") -> "IntrinsicR
     if row.needs_discrete_actions and inputs.num_actions is None:
         raise ValueError(
             f"method {row.name} predicts the action and needs discrete actions, which this environment does not have. "
-            "Choose gem or rnd."
+            "Choose gem, rnd or re3."
         )
     if not config.hide_time:
         inputs = inputs._replace(time_feature=None)

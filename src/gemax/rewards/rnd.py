@@ -17,11 +17,9 @@ from gemax.core.expectation import mean
 from gemax.core.moments import Moments, init_moments, std, update_moments, update_row_moments
 from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward, hide_feature
+from gemax.rewards.running_std import MIN_RELATIVE_STD
 from gemax.settings import Fraction, Positive, check_fields, check_nonnegative
 from gemax.types import Metrics, Observations, Transition, Tree, gather
-
-MIN_RELATIVE_STD = 0.01
-"""Errors are divided by at least this share of their mean, so that equal errors give 100 instead of infinity."""
 
 
 @dataclass(frozen=True)
