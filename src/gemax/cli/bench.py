@@ -35,8 +35,8 @@ def bench(
             runs/explore-smoke with --smoke.
         tasks: Names of tasks (key-and-door, door-key, deep-sea-10, …), or groups of tasks: core, deep-sea, large, all.
             The default is core and deep-sea, or all with --smoke.
-        methods: gem, gem-episode, ngu, ngu-rnd, rnd, none; or all. The default is all of them, but only gem in the
-            tasks of the group large and in most sizes of DeepSea.
+        methods: gem (the default of `gemax train`), gem-global, gem-episode, ngu, ngu-rnd, rnd, e3b, re3, none; or all.
+            If omitted: all of them, but only gem in the group large and in most sizes of DeepSea.
         seeds: Number of seeds per task and method. The default is five for gem and three for the others.
         jobs: Number of runs to train at the same time. They share the cores.
         frames_scale: Factor of the tasks' budgets of frames.

@@ -8,7 +8,7 @@ import pytest
 from gemax.cli import main
 from gemax.experiments.explore import runner
 from gemax.experiments.explore.runner import Options, bench_explore, check_clean, check_packages
-from gemax.experiments.explore.suite import TASKS, find_methods, find_tasks
+from gemax.experiments.explore.suite import METHODS, TASKS, find_methods, find_tasks
 
 OPTIONS = {"methods": find_methods(["none"]), "smoke": True, "jobs": 1}
 
@@ -87,3 +87,10 @@ def test_a_missing_package_is_named():
 def test_an_unknown_task_is_refused(capsys):
     assert main(["bench", "explore", "--tasks", "moon"]) == 2
     assert "task must be one of all, core, deep-sea, large, key-and-door" in capsys.readouterr().err
+
+
+def test_the_help_names_every_method_and_group(capsys):
+    with pytest.raises(SystemExit):
+        main(["bench", "--help"])
+    words = set(capsys.readouterr().out.replace(",", " ").replace(";", " ").split())
+    assert {*METHODS, "core", "deep-sea", "large", "--frames-scale"} <= words
