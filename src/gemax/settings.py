@@ -5,7 +5,8 @@ import importlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 
 def check_count(name: str, value: int) -> None:
@@ -61,6 +62,15 @@ def check_fields(settings: Any) -> None:
     """
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
         value = getattr(settings, name)
+        if get_origin(hint) in (Union, UnionType):
+            # A word or a number: the word is allowed as it is, and anything else must be a valid number.
+            literal, hint = get_args(hint)
+            if value in get_args(literal):
+                continue
+            if not isinstance(value, int | float):
+                raise ValueError(
+                    f"{name} must be {' or '.join(get_args(literal))}, or a number; got {value!r}."
+                )
         if get_origin(hint) is Literal and value not in get_args(hint):
             raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}.")
         for check in getattr(hint, "__metadata__", ()):

@@ -18,7 +18,7 @@ import numpy as np
 from jax.tree_util import keystr, tree_leaves_with_path
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.base import IntrinsicReward, refreshed
 from gemax.types import Observations, Transition, Tree, gather_flat
 
 TOLERANCE = 1e-4
@@ -52,7 +52,11 @@ def check_reward(
     transitions = example_transitions(0, rows, num_envs, num_steps, **sizes)
     state = _check_initial_state(reward, init_key, rows, num_envs)
     _check_traces(reward, state, transitions, key)
-    run = jax.jit(lambda *arguments: Results(reward.reward(*arguments), *reward.step(*arguments)))
+
+    def results(state: Tree, *arguments: Any) -> Results:
+        return Results(reward.reward(refreshed(reward, state), *arguments), *reward.step(state, *arguments))
+
+    run = jax.jit(results)
     case = Case(run, state, transitions, key)
     first = _check_step_uses_old_state(case)
     _check_vmap(reward, case, first.state)
@@ -222,7 +226,9 @@ def _check_vmap(reward: IntrinsicReward, case: Case, next_state: Tree) -> None:
     )
     vectorised = partial(jax.vmap, in_axes=(0, None, None), axis_size=2)
     try:
-        together = jax.jit(vectorised(reward.reward))(states, case.transitions, case.key)
+        together = jax.jit(
+            vectorised(lambda state, *arguments: reward.reward(refreshed(reward, state), *arguments))
+        )(states, case.transitions, case.key)
         jax.eval_shape(vectorised(reward.step), states, case.transitions, case.key)
     except (NotImplementedError, ValueError) as error:
         raise ContractError(f"broken rule: {rule}. Found: {error}") from error

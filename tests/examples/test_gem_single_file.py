@@ -17,7 +17,7 @@ from gemax.agent.losses import actor_critic_loss
 from gemax.core.moments import init_scale
 from gemax.networks import AgentInputs, LSTMState, torso_and_heads
 from gemax.rewards.config import IntrinsicConfig
-from gemax.rewards.gem import GemState, gem
+from gemax.rewards.gem import GemState, Term, TermState, gem
 from gemax.rewards.negatives_other_envs import other_envs
 from gemax.settings import field_names
 from gemax.training.assemble import assemble
@@ -188,7 +188,7 @@ def test_rollout_equals_that_of_the_library(trainer, state, updates):
 def test_gem_losses_rewards_and_gradients_equal_those_of_the_library(example, trainer, table, state, updates):
     config = IntrinsicConfig(**{name: SMALL[name] for name in field_names(IntrinsicConfig) if name in SMALL})
     network = torso_and_heads(SMALL["torso_size"], SMALL["head_size"], (SMALL["embedding_size"], 1))
-    method = gem(network, keep_gradients(), config, other_envs(config))
+    method = gem(network, keep_gradients(), config, (Term(other_envs(config)),))
     learn = jax.jit(lambda state, transitions: method.step(state, transitions, jax.random.key(0)))
 
     @jax.jit
@@ -204,7 +204,9 @@ def test_gem_losses_rewards_and_gradients_equal_those_of_the_library(example, tr
 
     parameters = state.parameters["gem"]
     translated = to_library_gem(parameters)
-    library_state = GemState(translated, jax.tree.map(jnp.zeros_like, translated), init_scale())
+    library_state = GemState(
+        translated, jax.tree.map(jnp.zeros_like, translated), (TermState((), init_scale()),), init_scale()
+    )
     moments = jnp.zeros(3)
     # The running moments carry over from the first batch to the second.
     for _, transitions in updates:
@@ -214,7 +216,7 @@ def test_gem_losses_rewards_and_gradients_equal_those_of_the_library(example, tr
         assert_close(reward, expected)
         # Sums over all pairs in another order: entries near 0 have rounding errors of terms of order 10.
         assert_close(to_library_gem(gradient), learned.optimiser, atol=1e-5)
-        library_state = library_state._replace(normaliser=learned.normaliser)
+        library_state = library_state._replace(terms=learned.terms)
 
 
 def with_observations(images, transitions):

@@ -266,11 +266,12 @@ def test_off_policy_agents_get_the_reward_when_a_batch_is_sampled(kind, env, pol
 
 
 @pytest.mark.parametrize(
-    "settings", [{"method": "ngu"}, {"method": "e3b"}, {"settings": {"per_episode": True}}]
+    "settings", [{"method": "ngu"}, {"method": "e3b"}, {"settings": {"episodic_weight": 0.5}}]
 )
 def test_methods_that_need_episodes_in_order_are_refused_by_the_replay_buffer(settings):
     with pytest.raises(
-        ValueError, match="ngu, ngu-rnd, e3b and per_episode need the steps of an episode in order"
+        ValueError,
+        match="ngu, ngu-rnd, e3b and gem with an episodic_weight need the steps of an episode in order",
     ):
         DQN(
             "MlpPolicy",

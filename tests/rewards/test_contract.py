@@ -10,7 +10,7 @@ from gemax.rewards.centred import centred
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.e3b import E3bSettings, e3b
-from gemax.rewards.gem import gem
+from gemax.rewards.gem import Term, gem
 from gemax.rewards.negatives_episode import own_episode
 from gemax.rewards.negatives_other_envs import other_envs
 from gemax.rewards.negatives_recent import recent_episodes
@@ -27,14 +27,15 @@ NGU = ngu(mlp((8, 4)), ACTIONS, 5, OPTIMISER, 0.0003, NguSettings(hidden_size=8)
 RE3 = Re3Settings(memory_size=16)
 
 
-def gem_with(negatives):
-    return gem(torso_and_heads(8, 8, (4, 1)), OPTIMISER, CONFIG, negatives)
+def gem_with(*negatives):
+    return gem(torso_and_heads(8, 8, (4, len(negatives))), OPTIMISER, CONFIG, tuple(map(Term, negatives)))
 
 
 MEMBERS = {
     "gem": gem_with(other_envs(CONFIG)),
     "gem-recent": gem_with(recent_episodes(CONFIG, capacity=16)),
     "gem-episode": gem_with(own_episode(CONFIG, capacity=5)),
+    "gem-both": gem_with(recent_episodes(CONFIG, capacity=16), own_episode(CONFIG, capacity=5)),
     "centred": centred(NGU),
     "none": no_reward(),
     "oracle": oracle(ROWS, 0.005, 0.005, 0.99),

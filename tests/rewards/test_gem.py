@@ -9,7 +9,7 @@ import pytest
 from gemax.core.objective import log_g_of
 from gemax.networks import torso_and_heads
 from gemax.rewards.config import IntrinsicConfig
-from gemax.rewards.gem import GemState, gem
+from gemax.rewards.gem import GemState, Term, gem
 from gemax.rewards.negatives_other_envs import other_envs
 from gemax.types import Observations, Transition
 
@@ -43,7 +43,7 @@ def make_transitions(seed=0, table=True, num_rows=ROWS):
 
 
 def build(config=CONFIG, optimiser=None, similarity=None):
-    method = gem(NETWORK, optimiser or optax.sgd(1.0), config, other_envs(config, similarity))
+    method = gem(NETWORK, optimiser or optax.sgd(1.0), config, (Term(other_envs(config, similarity)),))
     return method._replace(reward=jax.jit(method.reward), step=jax.jit(method.step))
 
 
@@ -180,7 +180,7 @@ def test_a_given_similarity_needs_no_embedding(similarity, key):
 
 
 def test_f_and_g_do_not_see_an_ignored_feature(key):
-    method = gem(NETWORK, optax.sgd(1.0), CONFIG, other_envs(CONFIG), ignored_feature=1)
+    method = gem(NETWORK, optax.sgd(1.0), CONFIG, (Term(other_envs(CONFIG)),), ignored_feature=1)
     transitions = make_transitions()
     later = transitions.next_observation.rows.at[:, 1].add(5.0)
     state = method.init(key, transitions.next_observation.rows, ENVS)

@@ -9,7 +9,7 @@ import pytest
 from gemax.core.objective import log_g_of
 from gemax.networks import torso_and_heads
 from gemax.rewards.config import IntrinsicConfig
-from gemax.rewards.gem import gem
+from gemax.rewards.gem import Term, gem
 from gemax.rewards.negatives_episode import own_episode
 from gemax.testing import example_transitions, slice_steps, without_table
 
@@ -21,7 +21,7 @@ KEY = jax.random.key(0)
 
 
 def build(capacity=CAPACITY, learning_rate=0.1):
-    method = gem(NETWORK, optax.sgd(learning_rate), CONFIG, own_episode(CONFIG, capacity=capacity))
+    method = gem(NETWORK, optax.sgd(learning_rate), CONFIG, (Term(own_episode(CONFIG, capacity=capacity)),))
     return method._replace(
         reward=jax.jit(method.reward), step=jax.jit(method.step), remember=jax.jit(method.remember)
     )
@@ -77,17 +77,19 @@ def test_remember_gives_the_same_memory_as_step():
     _, learned, _ = method.step(state, transitions, KEY)
     for time in range(TIME):
         remembered = method.remember(remembered, slice_steps(transitions, time, time + 1), jnp.ones(2, bool))
-    np.testing.assert_array_equal(remembered.memory.rows, learned.memory.rows)
-    np.testing.assert_array_equal(remembered.memory.length, learned.memory.length)
-    np.testing.assert_allclose(remembered.memory.outputs.log_g, learned.memory.outputs.log_g, atol=1e-5)
+    np.testing.assert_array_equal(remembered.terms[0].memory.rows, learned.terms[0].memory.rows)
+    np.testing.assert_array_equal(remembered.terms[0].memory.length, learned.terms[0].memory.length)
+    np.testing.assert_allclose(
+        remembered.terms[0].memory.outputs.log_g, learned.terms[0].memory.outputs.log_g, atol=1e-5
+    )
 
 
 def test_invalid_steps_are_not_remembered():
     method, transitions = build(), example_transitions(3, ROWS, 2, 1)
     state = initial_state(method)
     after = method.remember(state, transitions, jnp.asarray([True, False]))
-    assert after.memory.length.tolist() == [1, 0]
-    np.testing.assert_array_equal(after.memory.rows[1], state.memory.rows[1])
+    assert after.terms[0].memory.length.tolist() == [1, 0]
+    np.testing.assert_array_equal(after.terms[0].memory.rows[1], state.terms[0].memory.rows[1])
 
 
 def test_environments_are_independent():
@@ -117,11 +119,11 @@ def test_episodes_with_many_states_have_higher_rewards_than_episodes_that_stay_i
     assert many_states > one_state + 0.5
 
 
-def test_a_memory_that_is_too_large_is_refused():
-    with pytest.raises(
-        ValueError, match=r"episode_memory must be at most 1048 for 32 environments with .* \(1000,\)"
-    ):
-        build(capacity=1049).init(KEY, jnp.zeros((1, 1000)), 32)
+def test_the_memory_is_limited_to_128_mb():
+    shapes = jax.eval_shape(lambda rows: build(capacity=1049).init(KEY, rows, 32), jnp.zeros((1, 1000)))
+    assert shapes.terms[0].memory.rows.shape == (32, 1048, 1000)
+    with pytest.raises(ValueError, match=r"num_envs must be smaller .* shape \(40000000,\)"):
+        jax.eval_shape(lambda rows: build().init(KEY, rows, 32), jax.ShapeDtypeStruct((1, 40_000_000), float))
 
 
 def test_a_capacity_below_one_is_refused():

@@ -11,7 +11,7 @@ import pytest
 from gemax.core.objective import log_g_of
 from gemax.networks import torso_and_heads
 from gemax.rewards.config import IntrinsicConfig
-from gemax.rewards.gem import gem
+from gemax.rewards.gem import Term, gem
 from gemax.rewards.negatives_recent import NO_EPISODE, episode_indices, recent_episodes
 from gemax.testing import example_transitions, slice_steps
 
@@ -24,7 +24,7 @@ ALL = jnp.ones(2, bool)
 
 def build(config=CONFIG, capacity=CAPACITY, learning_rate=0.1):
     negatives = recent_episodes(config, capacity=capacity)
-    method = gem(NETWORK, optax.sgd(learning_rate), config, negatives)
+    method = gem(NETWORK, optax.sgd(learning_rate), config, (Term(negatives),))
     return method._replace(
         reward=jax.jit(method.reward), step=jax.jit(method.step), remember=jax.jit(method.remember)
     )
@@ -74,7 +74,9 @@ def test_remember_gives_the_same_memory_as_step(capacity):
     for t in range(12):
         remembered = method.remember(remembered, slice_steps(transitions, t, t + 1), ALL)
     for name in ("rows", "episode", "position", "current_episode"):
-        np.testing.assert_array_equal(getattr(remembered.memory, name), getattr(learned.memory, name))
+        np.testing.assert_array_equal(
+            getattr(remembered.terms[0].memory, name), getattr(learned.terms[0].memory, name)
+        )
 
 
 def test_invalid_steps_are_not_remembered():
@@ -83,9 +85,13 @@ def test_invalid_steps_are_not_remembered():
     both = method.remember(state, transitions, ALL)
     one = method.remember(state, transitions, jnp.asarray([True, False]))
     none = method.remember(state, transitions, jnp.asarray([False, False]))
-    jax.tree.map(np.testing.assert_array_equal, none.memory, state.memory)
-    assert [int(jnp.sum(after.memory.episode != NO_EPISODE)) for after in (both, one, none)] == [2, 1, 0]
-    assert one.memory.current_episode[1] == state.memory.current_episode[1]
+    jax.tree.map(np.testing.assert_array_equal, none.terms[0].memory, state.terms[0].memory)
+    assert [int(jnp.sum(after.terms[0].memory.episode != NO_EPISODE)) for after in (both, one, none)] == [
+        2,
+        1,
+        0,
+    ]
+    assert one.terms[0].memory.current_episode[1] == state.terms[0].memory.current_episode[1]
 
 
 def test_first_episode_of_a_single_environment_gets_the_mean_and_changes_no_parameters():

@@ -96,7 +96,7 @@ def test_with_the_same_method_the_intrinsic_reward_is_copied_too(free):
     _, states, _ = load_run(free)
     trainer, state = begun("two-rooms", free)
     assert_trees_equal(state.reward.parameters, states[5].reward.parameters)
-    assert_trees_equal(state.reward.normaliser, states[5].reward.normaliser)
+    assert_trees_equal(state.reward.terms[0].normaliser, states[5].reward.terms[0].normaliser)
     assert_trees_equal(state.parameters["value"], states[5].parameters["value"])
     assert_trees_equal(state.optimiser, trainer.optimiser.init(state.parameters))
     assert_trees_equal(state.reward.optimiser, trainer.optimiser.init(state.reward.parameters))

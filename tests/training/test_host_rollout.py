@@ -181,11 +181,12 @@ def test_every_kind_of_observation_and_action_space_trains(name):
     assert state.window.transitions.action.shape[2:] == state.actor.inputs.previous_action.shape[1:]
 
 
-def test_gem_within_episodes_trains_and_resumes():
-    trainer = trainer_in(Counting, method="gem", per_episode=True, episode_memory=5)
+def test_gem_over_and_within_episodes_trains_and_resumes():
+    trainer = trainer_in(Counting, method="gem", episode_memory=5)
     *_, (state, metrics) = trained(trainer)
-    assert state.reward.inner.memory.rows.shape == (8, 5, 2)
-    assert 0 < metrics["similarity_mean"] <= 1
+    assert state.reward.inner.terms[1].memory.rows.shape == (8, 5, 2)
+    assert 0 < metrics["episode_similarity_mean"] <= 1
+    assert metrics["episodic_weight"] == pytest.approx(1 - metrics["overlap"])
     longer = trainer._replace(config=trainer.config.replace(updates=4))
     ((after, metrics),) = trained(longer, state)
     assert int(after.update) == 4
@@ -207,10 +208,8 @@ def test_methods_that_do_not_fit_the_environment_are_refused():
         trainer_in(Counting, method="oracle")
     with pytest.raises(ValueError, match="method ngu predicts the action and needs discrete actions"):
         trainer_in(partial(SamplesSpace, *ODD["numbers"]), method="ngu")
-    with pytest.raises(
-        ValueError, match="indicator never finds equal observations in gym:custom with per_episode"
-    ):
-        trainer_in(Counting, method="gem", per_episode=True, similarity="indicator")
+    with pytest.raises(ValueError, match="episodic_weight must be 0 for similarity indicator in gym:custom"):
+        trainer_in(Counting, method="gem", similarity="indicator")
     with pytest.raises(ValueError, match="seeds must be 1 for gym:custom"):
         trainer_in(Counting, seeds=2)
 

@@ -245,7 +245,7 @@ def test_updates_that_are_not_finite_are_skipped_and_change_no_state(state, lear
     assert metrics["skipped_updates"] == 2  # f and g, and the agent, whose reward was NaN
     assert metrics["consecutive_nonfinite"] == 1
     jax.tree.map(np.testing.assert_array_equal, state.parameters, after.parameters)
-    assert np.isfinite(after.reward.normaliser.mean)
+    assert np.isfinite(after.reward.terms[0].normaliser.mean)
 
 
 def test_the_ring_buffer_holds_the_last_returns():

@@ -21,8 +21,8 @@ class EnvConfig:
     """Hide the extrinsic reward. In gridworlds the reward cell becomes plain floor."""
     observation: ObservationMode = "cells"
     """Observations of gridworlds: `cells` has one pixel per cell, `pixels` has 8 × 8, as in the paper."""
-    horizon: Count = 40
-    """Episode length of a custom map, and of a Gymnasium environment that does not state one."""
+    horizon: NonNegativeInt = 40
+    """Episode length of a custom map, or of a Gymnasium environment that does not state it. 0 measures it."""
     map_text: str = ""
     """The custom map as ASCII art. `env_id` is then its name."""
     env_workers: Literal["sync", "async"] = "sync"

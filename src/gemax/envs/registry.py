@@ -131,11 +131,13 @@ GYMNASIUM = CUSTOM_MAP._replace(
         "updates": 2000,
         "num_envs": 32,
         "unroll_length": 32,
-        # Steps on the host are slow, and updates run at the same time. So every step is used in four updates.
-        "unroll_period": 8,
+        "unroll_period": 32,
+        # Steps on the host are slow, and updates run at the same time. So every step is used four times, as in PPO.
+        "update_epochs": 4,
+        "policy_clip": 0.2,
         "discount": 0.99,
         "intrinsic_shift": 0.0,
-        "horizon": 1000,
+        "horizon": 0,
         "scale_rewards": True,
     },
     paper={**PAPER_TWO_ROOMS, "intrinsic_shift": 0.0, "scale_rewards": True},

@@ -56,13 +56,13 @@ SMOKE = {
 
 
 def figure_config(env_id: str, preset: Preset, *, budget: float = 1.0, **settings: Any) -> Config:
-    """Returns the configuration of a run in a figure.
+    """Returns the configuration of a run in a figure. GEM is the paper's, over all episodes.
 
     In the `laptop` preset, the number of updates is `budget` times `figure_updates` of the environment. The `paper`
     preset has its own number of updates, and ignores `budget`.
     """
     updates = {"updates": round(budget * ENVS[env_id].figure_updates)} if preset == "laptop" else {}
-    return configure(env_id, preset, **(updates | settings))
+    return configure(env_id, preset, **(updates | {"episodic_weight": 0.0} | settings))
 
 
 def seed_configs(

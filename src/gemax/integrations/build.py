@@ -33,7 +33,7 @@ class RewardOptions(NamedTuple):
     time_feature: int | None = None
     """Index of the time in the observation vector, if the vector contains it."""
     horizon: int = 1
-    """Maximum number of steps of an episode that NGU, and GEM with `per_episode`, remember."""
+    """Maximum episode length. NGU and GEM remember at most this many steps of an episode."""
 
 
 def build_learner(

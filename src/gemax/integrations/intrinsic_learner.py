@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from gemax.core.moments import Moments, init_moments, standardise, update_observation_moments
-from gemax.rewards.base import IntrinsicReward
+from gemax.rewards.base import IntrinsicReward, refreshed
 from gemax.types import HostArray, Metrics, Observations, Transition, Tree
 
 
@@ -103,6 +103,7 @@ def make_learner(
         centring = with_shared_std(centring) if len(shape) == 3 else centring
         centred = standardise_transitions(centring, transitions)
         rewards, learned, metrics = reward.step(state.reward, centred, reward_key)
+        learned = refreshed(reward, learned)
         return annealing(state) * rewards, LearnerState(key, learned, centring, state.updates + 1), metrics
 
     return IntrinsicLearner(

@@ -48,12 +48,13 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         **buffer_settings: Any,
     ):
         super().__init__(*arguments, **buffer_settings)
-        self.options = RewardOptions(method, settings or {}, time_feature)
+        settings = {"episodic_weight": 0.0, **(settings or {})} if method == "gem" else settings or {}
+        self.options = RewardOptions(method, settings, time_feature)
         self.replaces, self.seed = replaces, seed
-        if method in ("ngu", "ngu-rnd", "e3b") or self.options.settings.get("per_episode"):
+        if method in ("ngu", "ngu-rnd", "e3b") or self.options.settings.get("episodic_weight"):
             raise ValueError(
-                "ngu, ngu-rnd, e3b and per_episode need the steps of an episode in order, and a replay buffer samples "
-                "them at random. Use gem without per_episode, rnd or re3."
+                "ngu, ngu-rnd, e3b and gem with an episodic_weight need the steps of an episode in order, and a replay "
+                "buffer samples them at random. Use gem without episodic_weight, rnd or re3."
             )
         self._build()
         self.learner_state: LearnerState = self._learner.init(jax.random.key(seed))

@@ -30,7 +30,7 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         method: The name of a method, or a custom `gemax.IntrinsicReward`.
         replaces: Whether the intrinsic reward replaces the reward of the environment, instead of being added to it.
         rollout_length: Number of steps of each environment between two updates.
-        horizon: Maximum number of steps of an episode that NGU, and GEM with `per_episode`, remember.
+        horizon: Maximum episode length. NGU and GEM remember at most this many steps of an episode.
         time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
         seed: Seed of the networks of the intrinsic reward.
         settings: Fields of `gemax.Config` that concern the intrinsic reward.

@@ -11,7 +11,8 @@ from gemax.types import Metrics, Transition, Tree
 class IntrinsicReward(NamedTuple):
     """An intrinsic reward as pure functions of its state.
 
-    `step` computes the reward before it learns, so `reward` and `step` return the same reward for the same key.
+    `step` computes the reward before it learns, so `reward` and `step` return the same reward for the same key and a
+    refreshed state.
     """
 
     init: Callable[[PRNGKeyArray, Shaped[Array, "rows *shape"], int], Tree]
@@ -29,6 +30,17 @@ class IntrinsicReward(NamedTuple):
     with all of these steps and the state before the first of them; the memory is then the same. None if there is no
     memory.
     """
+    refresh: Callable[[Tree], Tree] | None = None
+    """`refresh(state)`: recomputes what the memory stores of the networks' outputs, after `step` has changed them.
+
+    Only an agent that calls `reward` or `remember` needs it, since `step` does not use stored outputs. None if no
+    outputs are stored.
+    """
+
+
+def refreshed(reward: IntrinsicReward, state: Tree) -> Tree:
+    """Returns the state that `step` returned, ready for `reward` and `remember`."""
+    return state if reward.refresh is None else reward.refresh(state)
 
 
 def no_reward() -> IntrinsicReward:
@@ -49,8 +61,8 @@ def hide_feature(rows: Float[Array, "rows *shape"], feature: int | None) -> Floa
 
 
 def delegate(inner: IntrinsicReward, field: str):
-    """Returns `embed` and `remember` for an outer state that stores the inner reward's state in this field."""
-    inner_embed, inner_remember = inner.embed, inner.remember
+    """Returns `embed`, `remember` and `refresh` for an outer state that stores the inner state in this field."""
+    inner_embed, inner_remember, inner_refresh = inner.embed, inner.remember, inner.refresh
 
     def embed(state: Tree, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
         assert inner_embed is not None
@@ -60,4 +72,12 @@ def delegate(inner: IntrinsicReward, field: str):
         assert inner_remember is not None
         return state._replace(**{field: inner_remember(getattr(state, field), transitions, is_valid)})
 
-    return embed if inner_embed else None, remember if inner_remember else None
+    def refresh(state: Tree) -> Tree:
+        assert inner_refresh is not None
+        return state._replace(**{field: inner_refresh(getattr(state, field))})
+
+    return (
+        embed if inner_embed else None,
+        remember if inner_remember else None,
+        refresh if inner_refresh else None,
+    )

@@ -9,7 +9,7 @@ from gemax.rewards.base import IntrinsicReward, no_reward
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.e3b import E3bSettings, e3b
-from gemax.rewards.gem import gem
+from gemax.rewards.gem import Term, gem
 from gemax.rewards.negatives_episode import own_episode
 from gemax.rewards.negatives_other_envs import other_envs
 from gemax.rewards.negatives_recent import recent_episodes
@@ -51,17 +51,22 @@ def build_none(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward
 
 
 def build_gem(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
-    """Builds GEM. Its negatives depend on `per_episode` and on the number of environments."""
-    if config.per_episode:
+    """Builds GEM from its terms: the entropy over all episodes and the entropy within episodes."""
+    terms = []
+    if config.episodic_weight != 1:
+        negatives = (
+            recent_episodes(config, inputs.similarity)
+            if inputs.few_envs
+            else other_envs(config, inputs.similarity)
+        )
+        terms.append(Term(negatives))
+    if config.episodic_weight != 0:
         capacity = min(config.episode_memory, inputs.horizon)
         negatives = own_episode(config, inputs.similarity, capacity=capacity)
-    elif inputs.few_envs:
-        negatives = recent_episodes(config, inputs.similarity)
-    else:
-        negatives = other_envs(config, inputs.similarity)
-    sizes = config.embedding_size, 1
+        terms.append(Term(negatives, "episode_" if terms else ""))
+    sizes = config.embedding_size, *[1 for _ in terms]
     network = torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell)
-    return gem(network, inputs.optimiser, config, negatives, inputs.time_feature, inputs.shortest_episode)
+    return gem(network, inputs.optimiser, config, tuple(terms), inputs.time_feature, inputs.shortest_episode)
 
 
 def build_oracle(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:

@@ -35,10 +35,10 @@ class IntrinsicConfig:
     """Index of the Tsallis entropy. 1 is the Shannon entropy."""
     num_negatives: NonNegativeInt = 0
     """Negatives per state, sampled from the other half of the environments. 0 uses all states of that half."""
-    per_episode: bool = False
-    """Maximise the entropy within episodes instead of over all of them. For procedurally generated environments."""
+    episodic_weight: Literal["auto"] | Fraction = "auto"
+    """Weight of the entropy within episodes, from 0 (the paper's GEM, over all episodes) to 1. `auto` measures it."""
     episode_memory: Count = 128
-    """With `--per-episode`: number of earlier states of the episode that each state is compared with."""
+    """Earlier states of the episode that each state is compared with, at most what fits into 128 MB."""
     huber_offset: NonNegative = 1.0
     """δ of the adjacency regulariser."""
     huber_exponent: Positive = 4.0

@@ -4,7 +4,6 @@
 a separate choice, see `negatives`. `alg:moretacomax` is GEM with negatives from other environments.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -24,101 +23,209 @@ from gemax.rewards.step_embeddings import embeddings_before
 from gemax.types import Metrics, Transition, Tree, gather
 
 
+class Term(NamedTuple):
+    """One entropy of the objective, with its own g."""
+
+    negatives: Negatives
+    """The states that each state is compared with, which define the distribution of the entropy."""
+    prefix: str = ""
+    """Prefix of the names of its metrics."""
+
+
+class TermState(NamedTuple):
+    """What changes in a term."""
+
+    memory: Tree
+    """The memory of its `Negatives`."""
+    normaliser: RunningScale
+    """Running mean and standard deviation of its raw reward."""
+
+
 class GemState(NamedTuple):
     """Everything that changes in GEM."""
 
     parameters: Parameters
     optimiser: Tree
+    terms: tuple[TermState, ...]
     normaliser: RunningScale
-    """Running mean and standard deviation of the raw reward."""
-    memory: Tree = ()
-    """The memory of `Negatives`."""
+    """Running mean and standard deviation of the weighted sum of the terms' standardised rewards."""
+    overlap: RunningScale
+    """Running mean of the overlap of episodes."""
 
 
 def gem(
     network: Network,
     optimiser: optax.GradientTransformation,
     config: IntrinsicConfig,
-    negatives: Negatives,
+    terms: tuple[Term, ...],
     ignored_feature: int | None = None,
     shortest_episode: int = 1,
 ) -> IntrinsicReward:
-    """Returns GEM with f and g on a network of `embedding_size + 1` outputs.
+    """Returns GEM with f, and one g per term, on a network of `embedding_size + len(terms)` outputs.
 
     f and g do not see the entry `ignored_feature` of observation vectors, such as the time. If every episode has at
     least `shortest_episode` actions, fewer observations have to be embedded.
     """
 
-    def apply(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Outputs:
-        """Returns the outputs of f and g. A similarity that is not learned uses the flattened observation."""
+    def apply(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> tuple[Outputs, ...]:
+        """Returns the outputs of f and g for each term. Without a learned similarity, f flattens the observation."""
         rows = hide_feature(rows, ignored_feature)
         outputs, size = network.apply(parameters, rows), config.embedding_size
         is_learned = config.similarity == "learned"
         embedding = outputs[:, :size] if is_learned else rows.reshape(rows.shape[0], -1)
-        return Outputs(embedding, log_g_of(outputs[:, size]))
+        return tuple(Outputs(embedding, log_g_of(outputs[:, size + i])) for i in range(len(terms)))
+
+    def apply_term(parameters: Parameters, index: int) -> Apply:
+        return lambda rows: apply(parameters, rows)[index]
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> GemState:
         parameters = network.init(key, hide_feature(rows[:1], ignored_feature))
-        memory = negatives.init(partial(apply, parameters), rows, num_envs)
-        return GemState(parameters, optimiser.init(parameters), init_scale(), memory)
-
-    def loss(parameters: Parameters, memory: Tree, transitions: Transition, key: PRNGKeyArray):
-        """Returns the loss of `alg:taco`, with the comparison and metrics as auxiliary outputs."""
-        outputs = apply(parameters, transitions.next_observation.rows)
-        # Recomputed, because the gradient includes the negatives, and because two identical states have distance zero
-        # only if the same parameters embed both.
-        memory = negatives.refresh(memory, partial(apply, parameters))
-        comparison = negatives.compare(memory, outputs, transitions, key)
-        objectives = [
-            gem_objective(batch.log_g, batch.contrast.similarity, batch.weight, alpha=config.alpha)
-            for batch in comparison.batches
-        ]
-        objective = sum(objectives) / len(objectives)
-        cost, metrics = regularisers(
-            partial(apply, parameters), outputs.embedding, transitions, config, shortest_episode
+        states = tuple(
+            TermState(term.negatives.init(apply_term(parameters, i), rows, num_envs), init_scale())
+            for i, term in enumerate(terms)
         )
-        metrics |= {"gem_objective": objective} | similarity_metrics(comparison.batches)
-        return cost - objective, (comparison, metrics)
+        return GemState(parameters, optimiser.init(parameters), states, init_scale(), init_scale())
 
-    def scaled_reward(normaliser: RunningScale, comparison: Comparison, transitions: Transition):
-        """Returns the reward, the new normaliser and the raw reward. Steps without negatives get the mean reward."""
+    def with_new_outputs(parameters: Parameters, states: tuple[TermState, ...]) -> tuple[TermState, ...]:
+        """Recomputes the stored outputs of f and g."""
+        return tuple(
+            state._replace(memory=term.negatives.refresh(state.memory, apply_term(parameters, i)))
+            for i, (term, state) in enumerate(zip(terms, states, strict=True))
+        )
+
+    def compare(
+        parameters: Parameters, states: tuple[TermState, ...], transitions: Transition, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "rows D"], list[Comparison]]:
+        """Returns the embeddings, and the comparison of the states with the negatives of each term."""
+        outputs = apply(parameters, transitions.next_observation.rows)
+        comparisons = [
+            term.negatives.compare(state.memory, output, transitions, key)
+            for term, state, output in zip(terms, states, outputs, strict=True)
+        ]
+        return outputs[0].embedding, comparisons
+
+    def weights_of(
+        overlap: RunningScale, comparisons: list[Comparison]
+    ) -> tuple[RunningScale, tuple[Float[Array, ""] | float, ...]]:
+        """Returns the updated overlap and the weight of each term."""
+        if len(terms) == 1:
+            return overlap, (1.0,)
+        found = comparisons[0].overlap
+        assert found is not None
+        overlap = update_scale(overlap, found[None], jnp.isfinite(found)[None])
+        weight = 1.0 - overlap.mean if config.episodic_weight == "auto" else config.episodic_weight
+        return overlap, (1.0 - weight, weight)
+
+    def loss(
+        parameters: Parameters,
+        states: tuple[TermState, ...],
+        overlap: RunningScale,
+        transitions: Transition,
+        key: PRNGKeyArray,
+    ):
+        """Returns the loss of `alg:taco`, with the comparisons and metrics as auxiliary outputs."""
+        # The outputs are recomputed, because the gradient includes the negatives, and because two identical states have
+        # distance zero only if the same parameters embed both.
+        states = with_new_outputs(parameters, states)
+        embedding, comparisons = compare(parameters, states, transitions, key)
+        cost, metrics = regularisers(
+            apply_term(parameters, 0), embedding, transitions, config, shortest_episode
+        )
+        overlap, weights = weights_of(overlap, comparisons)
+        for term, weight, comparison in zip(terms, weights, comparisons, strict=True):
+            objective = mean_objective(comparison, config.alpha)
+            cost = cost - weight * objective
+            named = {"gem_objective": objective} | similarity_metrics(comparison.batches)
+            metrics |= {term.prefix + name: value for name, value in named.items()}
+        if len(terms) > 1:
+            metrics |= {"episodic_weight": jnp.asarray(weights[1], float), "overlap": overlap.mean}
+        return cost, (comparisons, metrics)
+
+    def term_reward(term: Term, state: TermState, comparison: Comparison, transitions: Transition):
+        """Returns the raw reward of a term, the standardised one, and the new state. Without negatives it is 0."""
         values = [gem_reward(batch.log_g, batch.contrast, alpha=config.alpha) for batch in comparison.batches]
-        raw = negatives.by_step(values, comparison, transitions)
-        scale, shift = config.intrinsic_scale, config.intrinsic_shift if config.normalise else 0.0
-        has_negatives, is_counted = comparison.has_negatives, jnp.isfinite(raw)
-        if has_negatives is not None:
-            is_counted = has_negatives & is_counted
-        # The averages include this rollout, so that the first rewards are normalised too.
-        normaliser = update_scale(normaliser, raw, is_counted)
-        scaled = normalise(normaliser, raw, scale=scale, shift=shift) if config.normalise else scale * raw
-        if has_negatives is not None:
-            scaled = jnp.where(has_negatives, scaled, shift)
-        return scaled, normaliser, raw
+        raw = term.negatives.by_step(values, comparison, transitions)
+        normaliser, standardised = state.normaliser, raw
+        if config.normalise:
+            # The averages include this rollout, so that the first rewards are normalised too.
+            normaliser = update_scale(normaliser, raw, is_counted(raw, comparison))
+            standardised = normalise(normaliser, raw)
+        if comparison.has_negatives is not None:
+            standardised = jnp.where(comparison.has_negatives, standardised, 0.0)
+        return raw, standardised, TermState(comparison.memory, normaliser)
+
+    def scaled_reward(state: GemState, comparisons: list[Comparison], transitions: Transition):
+        """Returns the reward, the new state and the raw reward of each term."""
+        raws, parts, states = zip(
+            *(term_reward(*part, transitions) for part in zip(terms, state.terms, comparisons, strict=True)),
+            strict=True,
+        )
+        overlap, weights = weights_of(state.overlap, comparisons)
+        total = sum((weight * part for weight, part in zip(weights, parts, strict=True)), jnp.zeros(()))
+        normaliser, scale, shift = state.normaliser, config.intrinsic_scale, config.intrinsic_shift
+        if not config.normalise:
+            scaled = scale * total
+        elif len(terms) == 1:
+            scaled = scale * total + shift
+        else:
+            normaliser = update_scale(normaliser, total, jnp.isfinite(total))
+            scaled = normalise(normaliser, total, scale=scale, shift=shift)
+        return scaled, state._replace(terms=states, normaliser=normaliser, overlap=overlap), raws
 
     def reward(state: GemState, transitions: Transition, key: PRNGKeyArray) -> Float[Array, "time envs"]:
-        outputs = apply(state.parameters, transitions.next_observation.rows)
-        comparison = negatives.compare(state.memory, outputs, transitions, key)
-        return scaled_reward(state.normaliser, comparison, transitions)[0]
+        _, comparisons = compare(state.parameters, state.terms, transitions, key)
+        return scaled_reward(state, comparisons, transitions)[0]
 
     def step(state: GemState, transitions: Transition, key: PRNGKeyArray):
         grad_fn = jax.value_and_grad(loss, has_aux=True)
-        (total, (comparison, metrics)), gradient = grad_fn(state.parameters, state.memory, transitions, key)
-        scaled, normaliser, raw = scaled_reward(state.normaliser, comparison, transitions)
+        (total, (comparisons, metrics)), gradient = grad_fn(
+            state.parameters, state.terms, state.overlap, transitions, key
+        )
+        scaled, state, raws = scaled_reward(state, comparisons, transitions)
         updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
-        memory = negatives.refresh(comparison.memory, partial(apply, parameters))
-        metrics |= {"gem_loss": total, "raw_reward": masked_mean(raw, comparison.has_negatives)}
-        return scaled, GemState(parameters, optimiser_state, normaliser, memory), metrics
+        metrics |= {"gem_loss": total} | {
+            term.prefix + "raw_reward": masked_mean(raw, comparison.has_negatives)
+            for term, raw, comparison in zip(terms, raws, comparisons, strict=True)
+        }
+        return scaled, state._replace(parameters=parameters, optimiser=optimiser_state), metrics
 
     def embed(state: GemState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
-        return apply(state.parameters, rows).embedding
+        return apply(state.parameters, rows)[0].embedding
 
     def remember(state: GemState, transitions: Transition, is_valid: Bool[Array, " envs"]) -> GemState:
-        assert negatives.remember is not None
         outputs = apply(state.parameters, transitions.next_observation.rows)
-        return state._replace(memory=negatives.remember(state.memory, outputs, transitions, is_valid))
+        memories = (
+            term.negatives.remember(old.memory, output, transitions, is_valid)
+            for term, old, output in zip(terms, state.terms, outputs, strict=True)
+        )
+        return state._replace(
+            terms=tuple(
+                old._replace(memory=memory) for old, memory in zip(state.terms, memories, strict=True)
+            )
+        )
 
-    return IntrinsicReward(init, reward, step, embed, remember if negatives.remember else None)
+    def refresh(state: GemState) -> GemState:
+        return state._replace(terms=with_new_outputs(state.parameters, state.terms))
+
+    if not any(term.negatives.has_memory for term in terms):
+        return IntrinsicReward(init, reward, step, embed)
+    return IntrinsicReward(init, reward, step, embed, remember, refresh)
+
+
+def mean_objective(comparison: Comparison, alpha: float) -> Float[Array, ""]:
+    """Returns the mean of `eq:taco.kernel.obj` over the batches."""
+    objectives = [
+        gem_objective(batch.log_g, batch.contrast.similarity, batch.weight, alpha=alpha)
+        for batch in comparison.batches
+    ]
+    return sum(objectives, jnp.zeros(())) / len(objectives)
+
+
+def is_counted(raw: Float[Array, "time envs"], comparison: Comparison) -> Bool[Array, "time envs"]:
+    """Returns which steps the normaliser averages over: those with negatives and a finite reward."""
+    is_finite = jnp.isfinite(raw)
+    return is_finite if comparison.has_negatives is None else comparison.has_negatives & is_finite
 
 
 def regularisers(

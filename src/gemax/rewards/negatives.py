@@ -42,6 +42,8 @@ class Comparison(NamedTuple):
     """The memory, with the rollout added."""
     has_negatives: Bool[Array, "time envs"] | None = None
     """Whether each step has negatives. None if all steps have."""
+    overlap: Float[Array, ""] | None = None
+    """How much different episodes have in common. None if the negatives do not come from other episodes."""
 
 
 class Negatives(NamedTuple):
@@ -55,8 +57,9 @@ class Negatives(NamedTuple):
     """`by_step(values, comparison, transitions)`: arranges the values of each batch by time and environment."""
     refresh: Callable[[Tree, Apply], Tree] = lambda memory, apply: memory
     """`refresh(memory, apply)`: recomputes the outputs of f and g in the memory, with new parameters."""
-    remember: Callable[[Tree, Outputs, Transition, Bool[Array, " envs"]], Tree] | None = None
+    remember: Callable[[Tree, Outputs, Transition, Bool[Array, " envs"]], Tree] = lambda memory, *_: memory
     """`remember(memory, outputs, transitions, is_valid)`: adds the steps of the valid environments to the memory."""
+    has_memory: bool = False
 
 
 def negative_power(log_g: Float[Array, "*shape"], alpha: float) -> Float[Array, "*shape"]:

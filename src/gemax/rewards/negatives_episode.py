@@ -1,4 +1,4 @@
-"""Negatives from the same episode, `per_episode`: each state is compared with its own episode so far.
+"""Negatives from the same episode: each state is compared with its own episode so far.
 
 `alg:taco` spreads the visits of all episodes together. In procedurally generated environments, the observations of two
 episodes are never similar, so all states look distinct, whatever the policy does. Here p is the distribution of an
@@ -37,19 +37,22 @@ class EpisodeMemory(NamedTuple):
 def own_episode(
     config: IntrinsicConfig, custom_similarity: PairSimilarity | None = None, *, capacity: int = 128
 ) -> Negatives:
-    """Returns negatives from the last `capacity` visits of the episode. All of them are used; none are sampled."""
+    """Returns negatives from the last `capacity` visits of the episode. All of them are used; none are sampled.
+
+    If observations are so large that the memory would exceed `MAX_MEMORY_SIZE`, it holds fewer visits.
+    """
     if capacity < 1:
         raise ValueError(f"capacity must be at least 1 visit of an episode; got {capacity}.")
     similarity = pair_similarity(config, custom_similarity)
 
     def init(apply: Apply, rows: Float[Array, "rows *shape"], num_envs: int) -> EpisodeMemory:
         max_capacity = MAX_MEMORY_SIZE // (num_envs * math.prod(rows.shape[1:]))
-        if capacity > max_capacity:
+        if max_capacity < 1:
             raise ValueError(
-                f"episode_memory must be at most {max_capacity} for {num_envs} environments with observations of the "
-                f"shape {rows.shape[1:]}, since every update reads all of it; got {capacity}."
+                f"num_envs must be smaller for observations of the shape {rows.shape[1:]}, or episodic_weight 0: the "
+                f"memory of episodes cannot hold one observation of each environment; got {num_envs}."
             )
-        empty = jnp.zeros((num_envs, capacity, *rows.shape[1:]))
+        empty = jnp.zeros((num_envs, min(capacity, max_capacity), *rows.shape[1:]))
         return EpisodeMemory(empty, apply_to_memory(apply, empty), jnp.zeros(num_envs, jnp.int32))
 
     def extend(memory: EpisodeMemory, outputs: Outputs, transitions: Transition):
@@ -60,6 +63,7 @@ def own_episode(
             new = gather(observations, rows.reshape(rows.shape[0], -1), num_envs).swapaxes(0, 1)
             return jnp.concatenate([old, new.reshape(*new.shape[:2], *old.shape[2:])], axis=1)
 
+        capacity = memory.rows.shape[1]
         rows = append(memory.rows, observations.rows)
         entries = jax.tree.map(append, memory.outputs, outputs)
         is_negative = remembered_entries(transitions.is_first, memory.length, capacity)
@@ -68,8 +72,9 @@ def own_episode(
         return entries, is_negative, EpisodeMemory(kept_rows, kept_outputs, length)
 
     def compare(memory: EpisodeMemory, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
+        num_steps = transitions.reward.shape[0]
         entries, is_negative, memory = extend(memory, outputs, transitions)
-        log_g = entries.log_g[:, capacity:].reshape(-1)
+        log_g = entries.log_g[:, -num_steps:].reshape(-1)
         return Comparison((Batch(log_g, contrast(entries, is_negative)),), memory)
 
     def contrast(entries: Outputs, is_negative: Bool[Array, "envs time entries"]) -> Contrast:
@@ -92,7 +97,7 @@ def own_episode(
     ):
         return tree_where(is_valid, extend(memory, outputs, transitions)[2], memory)
 
-    return Negatives(init, compare, by_step, refresh, remember)
+    return Negatives(init, compare, by_step, refresh, remember, has_memory=True)
 
 
 def apply_to_memory(apply: Apply, rows: Float[Array, "envs capacity *shape"]) -> Outputs:

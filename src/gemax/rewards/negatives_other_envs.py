@@ -16,6 +16,7 @@ from gemax.core.expectation import (
 )
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.negatives import Apply, Batch, Comparison, Negatives, Outputs, negative_power
+from gemax.rewards.overlap import mean_nearest, mean_step, overlap
 from gemax.rewards.similarity import PairSimilarity, pair_similarity
 from gemax.types import Transition, gather_flat
 
@@ -32,13 +33,21 @@ def other_envs(config: IntrinsicConfig, custom_similarity: PairSimilarity | None
 
     def compare(memory: tuple[()], outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
         observations, num_envs = transitions.next_observation, transitions.reward.shape[1]
-        if config.num_negatives:
-            return Comparison(compare_sampled(outputs, observations.row_index, num_envs, key), memory)
-        # If the table is small, it has fewer pairs of rows than the rollout has pairs of steps.
-        if observations.row_index is not None and 4 * outputs.log_g.size**2 <= observations.row_index.size**2:
-            return Comparison(compare_rows(outputs, observations.row_index), memory)
         steps = Outputs(*(gather_flat(observations, leaf) for leaf in outputs))
-        return Comparison(compare_steps(steps, num_envs), memory)
+        episodes_overlap = overlap(
+            mean_nearest(similarity, steps.embedding, num_envs),
+            mean_step(similarity, steps.embedding, transitions.is_first),
+        )
+        if config.num_negatives:
+            batches = compare_sampled(outputs, observations.row_index, num_envs, key)
+        # If the table is small, it has fewer pairs of rows than the rollout has pairs of steps.
+        elif (
+            observations.row_index is not None and 4 * outputs.log_g.size**2 <= observations.row_index.size**2
+        ):
+            batches = compare_rows(outputs, observations.row_index)
+        else:
+            batches = compare_steps(steps, num_envs)
+        return Comparison(batches, memory, overlap=episodes_overlap)
 
     def compare_rows(outputs: Outputs, row: Int[Array, "time envs"]) -> tuple[Batch, Batch]:
         """Compares the distinct rows. Each batch holds all rows, weighted by their visits in one half."""

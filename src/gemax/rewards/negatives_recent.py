@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.core.expectation import sampled_contrast
+from gemax.core.expectation import mean, sampled_contrast
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.negatives import Apply, Batch, Comparison, Negatives, Outputs, negative_power
+from gemax.rewards.overlap import mean_step, overlap
 from gemax.rewards.similarity import PairSimilarity, pair_similarity
 from gemax.types import Transition, gather, gather_flat
 
@@ -82,7 +83,10 @@ def recent_episodes(
         power = negative_power(memory.outputs.log_g, config.alpha)
         power = jnp.broadcast_to(power[None], is_negative.shape)
         batch = Batch(steps.log_g, sampled_contrast(matrix, power, is_negative), has_negatives)
-        return Comparison((batch,), memory, has_negatives.reshape(num_steps, num_envs))
+        nearest = mean(jnp.max(jnp.where(is_negative, matrix, 0.0), axis=1), has_negatives)
+        episodes_overlap = overlap(nearest, mean_step(similarity, steps.embedding, transitions.is_first))
+        has_negatives = has_negatives.reshape(num_steps, num_envs)
+        return Comparison((batch,), memory, has_negatives, episodes_overlap)
 
     def by_step(values: list[Array], comparison: Comparison, transitions: Transition) -> Array:
         return values[0].reshape(transitions.reward.shape)
@@ -95,7 +99,7 @@ def recent_episodes(
     ):
         return extend(memory, outputs_by_step(outputs, transitions), transitions, is_valid)[0]
 
-    return Negatives(init, compare, by_step, refresh, remember)
+    return Negatives(init, compare, by_step, refresh, remember, has_memory=True)
 
 
 def outputs_by_step(outputs: Outputs, transitions: Transition) -> Outputs:

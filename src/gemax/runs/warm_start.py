@@ -25,7 +25,7 @@ from gemax.training.state import TrainState
 AGENT_SIZES = ("observation", "torso_size", "lstm_size", "head_size", "time_buckets")
 """Settings that decide the shapes of policy and value."""
 METHODS_WITH_EMBEDDING = ("gem", "ngu", "ngu-rnd", "e3b", "re3")
-REWARD_SETTINGS = ("method", "similarity", "per_episode")
+REWARD_SETTINGS = ("method", "similarity", "episodic_weight")
 """The state of an intrinsic reward is copied only if these settings are equal."""
 _NEW_REWARD_FIELDS = re.compile(r"\.(optimiser|memory|visits|reward_moments)\b")
 """Fields of an intrinsic reward that are not copied: past episodes, cell counts and moments of scaled rewards."""

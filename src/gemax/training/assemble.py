@@ -135,10 +135,10 @@ def _reward(config: Config, spec: EnvSpec, finite: FiniteEnv | None, custom: Cus
     if custom.reward is not None:
         return custom.reward if isinstance(custom.reward, IntrinsicReward) else custom.reward(spec, config)
     intrinsic, agent = config.intrinsic, config.agent
-    if intrinsic.per_episode and intrinsic.similarity == "indicator" and finite is None:
+    if intrinsic.episodic_weight != 0 and intrinsic.similarity == "indicator" and finite is None:
         raise ValueError(
-            f"similarity indicator never finds equal observations in {spec.name} with per_episode, because stored "
-            "observations were centred differently. Choose learned or exponential."
+            f"episodic_weight must be 0 for similarity indicator in {spec.name}: observations of earlier updates were "
+            f"standardised differently, so none is equal; got {intrinsic.episodic_weight}."
         )
     is_discrete = isinstance(spec.actions, FiniteActions) and spec.actions.is_single
     inputs = RewardInputs(

@@ -70,9 +70,7 @@ class Config:
             raise ValueError(
                 f"start_checkpoint is for start_from, which is empty; got {run.start_checkpoint}."
             )
-        if intrinsic.per_episode and intrinsic.method != "gem":
-            raise ValueError(f"per_episode is for method gem; got {intrinsic.method}.")
-        if intrinsic.method == "gem" and not intrinsic.per_episode and env.num_envs < 8:
+        if intrinsic.method == "gem" and intrinsic.episodic_weight != 1 and env.num_envs < 8:
             raise ValueError(
                 f"num_envs must be at least 8 for gem, half of them for negatives; got {env.num_envs}."
             )

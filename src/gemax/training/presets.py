@@ -20,6 +20,7 @@ PAPER: dict[str, Any] = {
     "adam_beta2": 0.95,
     "similarity_scale": 1.0,
     "num_negatives": 32,
+    "episodic_weight": 0.0,
     "huber_exponent": 4.0,
     "regularisation": 1e-4,
     # The paper does not list these. docs/presets.md explains our choices.

@@ -7,6 +7,7 @@ from gymnasium.vector import VectorEnv
 from gemax.envs.config import EnvConfig
 from gemax.envs.host.actions import action_decoder
 from gemax.envs.host.base import HostEnv, HostVectorEnv, Wrap
+from gemax.envs.host.horizon import find_horizon
 from gemax.envs.host.make import Make, call_maker
 from gemax.envs.host.observations import observation_encoder
 from gemax.envs.host.vector import GymnasiumVectorEnv, open_checked_envs
@@ -33,6 +34,7 @@ def make_host_env(config: EnvConfig, make: Make) -> HostEnv:
     )
     decoder = action_decoder(example.single_action_space if is_vector else example.action_space)
     gym_spec = example.spec
+    horizon, notes = find_horizon(name, example, config.horizon)
     example.close()
 
     def open_envs(
@@ -55,7 +57,6 @@ def make_host_env(config: EnvConfig, make: Make) -> HostEnv:
             )
         return open_envs(range(num_envs), decoder.decode)
 
-    notes = []
     if encoder.ignored:
         notes.append(f"The agent does not observe {', '.join(encoder.ignored)} of {name}.")
     if is_vector and config.env_workers == "async":
@@ -65,7 +66,7 @@ def make_host_env(config: EnvConfig, make: Make) -> HostEnv:
         name=name,
         observation=ObservationSpec(encoder.low, encoder.high),
         actions=decoder.spec,
-        horizon=(gym_spec.max_episode_steps if gym_spec else None) or config.horizon,
+        horizon=horizon,
         solved_return=float("inf") if threshold is None else threshold,
         pixels_per_cell=default_pixels_per_cell(encoder.shape),
         truncation_bootstraps=True,

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from gemax.experiments.experiment import SMOKE
 from gemax.rewards.registry import METHODS as REWARDS
 from gemax.settings import did_you_mean
-from gemax.training.config import SECTION_OF, Config
+from gemax.training.config import Config
 from gemax.training.presets import configure
 
 Group: TypeAlias = Literal["core", "deep-sea", "large"]
@@ -131,25 +131,18 @@ _ROWS = (
 TASKS = {task.name: task for task in _ROWS}
 
 # The only place that knows the settings of the methods.
-_ALL_METHOD_ROWS = (
+_METHOD_ROWS = (
     ExploreMethod("gem", "GEM", {"method": "gem"}, "tab:blue", num_seeds=5),
     ExploreMethod("gem-global", "GEM over episodes", {"method": "gem", "episodic_weight": 0.0}, "tab:pink"),
     ExploreMethod(
         "gem-episode", "GEM within episodes", {"method": "gem", "episodic_weight": 1.0}, "tab:purple"
     ),
-    ExploreMethod("gem-episode", "GEM within episodes", {"method": "gem", "per_episode": True}, "tab:purple"),
     ExploreMethod("ngu", "NGU", {"method": "ngu"}, "tab:orange"),
     ExploreMethod("ngu-rnd", "NGU+RND", {"method": "ngu-rnd"}, "tab:red"),
     ExploreMethod("rnd", "RND", {"method": "rnd"}, "tab:green"),
     ExploreMethod("e3b", "E3B", {"method": "e3b"}, "tab:brown"),
     ExploreMethod("re3", "RE3", {"method": "re3"}, "tab:cyan"),
     ExploreMethod("none", "none", {"method": "none"}, "0.5"),
-)
-# Rows of settings and methods that do not exist yet, or no longer, are left out.
-_METHOD_ROWS = tuple(
-    row
-    for row in _ALL_METHOD_ROWS
-    if row.settings["method"] in REWARDS and row.settings.keys() <= SECTION_OF.keys()
 )
 METHODS = {method.name: method for method in _METHOD_ROWS}
 DEFAULT = _METHOD_ROWS[0]
