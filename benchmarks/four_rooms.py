@@ -76,8 +76,8 @@ def evaluate(make_env: Callable[[], gymnasium.Env], policy: Policy | None) -> di
 
 def finished(run: Run) -> Run:
     """Returns the run. Exits if a signal stopped it."""
-    if run.stopped_by is not None:
-        sys.exit(128 + run.stopped_by)
+    if run.stop_signal is not None:
+        sys.exit(128 + run.stop_signal)
     return run
 
 

@@ -74,7 +74,7 @@ def main() -> None:
 
 def measure(computes: bool, workers: str) -> dict[str, float]:
     """Measures bare steps and training in turn, so that other load on the machine affects both."""
-    config = configure(CUSTOM_ENV, updates=(ROUNDS + 1) * UPDATES, env_workers=workers)
+    config = configure(CUSTOM_ENV, updates=(ROUNDS + 1) * UPDATES, vectorization_mode=workers)
     trainer = assemble(config, custom=CustomParts(make_env=partial(SlowEnv, computes)))
     num_envs = config.env.num_envs
     bare = _gymnasium_envs(computes, workers, num_envs)

@@ -58,7 +58,7 @@ def measure(env: str, preset: Any, changes: dict[str, Any]) -> dict[str, float]:
     )
     reward = jax.jit(
         lambda state, transitions: trainer.reward.step(
-            state.reward, trainer.table.look_up(state.centring, transitions), state.key
+            state.reward, trainer.table.with_network_inputs(state.observation_moments, transitions), state.key
         )
     )
     agent = jax.jit(partial(actor_critic_step, trainer))

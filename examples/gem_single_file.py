@@ -49,7 +49,7 @@ class Settings:
     huber_offset: float = 1.0  # δ
     huber_exponent: float = 4.0  # q
     adjacency_scale: float = 1.0  # C
-    regularisation: float = 1e-4  # w_reg
+    embedding_penalty: float = 1e-4  # w_reg
     intrinsic_scale: float = 0.005  # s: standard deviation of the normalised intrinsic reward
     intrinsic_shift: float = 0.005  # m: mean of the normalised intrinsic reward
 
@@ -111,7 +111,7 @@ class State(NamedTuple):
     """The state of training."""
 
     parameters: dict[str, Parameters]
-    optimiser: Any
+    opt_state: Any
     moments: Array  # running mean and standard deviation of the intrinsic reward
     envs: Any
     inputs: AgentInputs
@@ -187,7 +187,7 @@ def gem_loss(gem: Parameters, table: Array, transitions: Transitions) -> tuple[A
         rewards.append(gem_reward(log_g, similarity, similarity_g)[rows])
     penalty = jnp.mean(jnp.sum(embedding[transitions.next_row] ** 2, axis=-1))
     adjacency = adjacency_regulariser(embedding[transitions.inputs.row], embedding[transitions.next_row])
-    loss = SETTINGS.regularisation * penalty + SETTINGS.adjacency_scale * adjacency - sum(objectives) / 2
+    loss = SETTINGS.embedding_penalty * penalty + SETTINGS.adjacency_scale * adjacency - sum(objectives) / 2
     return loss, jnp.concatenate(rewards, axis=1)
 
 
@@ -251,9 +251,9 @@ def update(env: Any, table: Array, state: State, key: Array) -> tuple[State, Tra
     mixed = transitions._replace(reward=transitions.reward + intrinsic)
     agent_gradient = jax.grad(actor_critic_loss)(state.parameters["agent"], table, env, state, mixed, after)
     gradients = {"agent": agent_gradient, "gem": gem_gradient}
-    updates, optimiser_state = OPTIMISER.update(gradients, state.optimiser)
+    updates, opt_state = OPTIMISER.update(gradients, state.opt_state)
     parameters = optax.apply_updates(state.parameters, updates)
-    return after._replace(parameters=parameters, optimiser=optimiser_state, moments=moments), transitions
+    return after._replace(parameters=parameters, opt_state=opt_state, moments=moments), transitions
 
 
 def main(seed: int = 0, updates: int = 600) -> None:

@@ -45,7 +45,7 @@ def check_checkpoint(name: str, value: str) -> None:
         raise ValueError(f"{name} must be newest, best or the number of an update; got {value!r}.")
 
 
-Count: TypeAlias = Annotated[int, check_count]
+PositiveInt: TypeAlias = Annotated[int, check_count]
 NonNegativeInt: TypeAlias = Annotated[int, check_nonnegative]
 NonNegative: TypeAlias = Annotated[float, check_nonnegative]
 Positive: TypeAlias = Annotated[float, check_positive]

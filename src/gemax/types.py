@@ -128,7 +128,7 @@ class EnvSpec(NamedTuple):
     """Number of true states, which the oracle counts. The number of cells if states are not enumerated."""
     time_feature: int | None = None
     """Index of the time in the observation vector, if it is there."""
-    shortest_episode: int = 1
+    min_episode_steps: int = 1
     """Minimum number of steps of an episode."""
     pixels_per_cell: int | None = None
     """Each stored pixel is a block of this height and width when rendered. None if no convolutions are applied."""

@@ -26,7 +26,7 @@ SUMMARY = {
 
 
 def test_unknown_metrics_are_left_out():
-    assert format_metrics(LINE) == "return – · entropy 50.0% of the ceiling · 960 frames/s"
+    assert format_metrics(LINE) == "return – · entropy 50.0% of the maximum · 960 frames/s"
     group = {
         **LINE,
         "return": 0.5,
@@ -49,16 +49,16 @@ def test_messages_are_printed_above_the_bar(monkeypatch, capsys):
     assert all(text in lines[-2] for text in ("20/20", "return –"))
 
 
-@pytest.mark.parametrize(("stopped_by", "exit_code"), [(None, 0), (2, 130), (15, 143)])
-def test_the_outcome_is_printed_and_gives_the_exit_code(tmp_path, capsys, stopped_by, exit_code):
+@pytest.mark.parametrize(("stop_signal", "exit_code"), [(None, 0), (2, 130), (15, 143)])
+def test_the_outcome_is_printed_and_gives_the_exit_code(tmp_path, capsys, stop_signal, exit_code):
     path = tmp_path / "a [long] name :smile:"
-    assert report_outcome(Run(path, SUMMARY, stopped_by)) == exit_code
+    assert report_outcome(Run(path, SUMMARY, stop_signal)) == exit_code
     printed = capsys.readouterr().out
     assert "return – over the last 100 episodes, – over the last 1,000\n" in printed
     assert "best" not in printed
     assert "entropy 2.000 of at most 4.000 nats (50.0%)" in printed
     assert f"plots: {path}/\n" in printed
-    assert (f"Continue with `gemax resume {path}`" in printed) == (stopped_by is not None)
+    assert (f"Continue with `gemax resume {path}`" in printed) == (stop_signal is not None)
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def test_the_outcome_is_printed_and_gives_the_exit_code(tmp_path, capsys, stoppe
 def test_the_outcome_says_whether_the_environment_stayed_solved(tmp_path, capsys, solved_at, text):
     summary = {**SUMMARY, "return": 0.5, "first_crossing_update": 70, "solved_at_update": solved_at}
     report_outcome(Run(tmp_path, summary, None))
-    assert f"over the last 1,000 episodes, {text}\n" in capsys.readouterr().out
+    assert f"over the last 1,000, {text}\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("stopped_by", "exit_code"), [(None, 5), (2, 130)])
-def test_a_frozen_seed_is_printed_and_gives_an_exit_code(tmp_path, capsys, stopped_by, exit_code):
+@pytest.mark.parametrize(("stop_signal", "exit_code"), [(None, 5), (2, 130)])
+def test_a_frozen_seed_is_printed_and_gives_an_exit_code(tmp_path, capsys, stop_signal, exit_code):
     frozen = [{"seed": 3, "update": 1210, "not_finite": ["gem_loss"]}]
     returns = {"return": 0.5, "recent_return": 0.7}
     summary = {**SUMMARY, **returns, "solved": {"seeds": 2, "of": 5}, "seeds": [], "frozen": frozen}
-    assert report_outcome(Run(tmp_path, summary, stopped_by)) == exit_code
+    assert report_outcome(Run(tmp_path, summary, stop_signal)) == exit_code
     printed = capsys.readouterr().out
     returns = "mean return 0.700 over the last 100 episodes, 0.500 over the last 1,000"
     assert f"{returns}, solved by 2 of 5 seeds" in printed
-    assert "seed 3 was frozen at update 1,210; not finite: gem_loss" in printed
+    assert "seed 3 stopped learning at update 1,210, because these were not finite: gem_loss" in printed
 
 
 def test_the_best_return_is_printed_with_the_flag_that_uses_it(tmp_path, capsys):

@@ -26,7 +26,7 @@ def corridor():
         actions=FiniteActions((2,)),
         horizon=HORIZON,
         num_cells=LENGTH,
-        shortest_episode=LENGTH - 1,
+        min_episode_steps=LENGTH - 1,
     )
 
     def reset(key):
@@ -127,7 +127,7 @@ BROKEN = {
     "at most horizon = 6 steps. Found: one of 7 or more": lambda: changed_timestep(
         truncated=lambda timestep: jnp.zeros((), bool)
     ),
-    "at least shortest_episode = 4 steps. Found: one of 3": lambda: with_spec(shortest_episode=4),
+    "at least min_episode_steps = 4 steps. Found: one of 3": lambda: with_spec(min_episode_steps=4),
     r"cell_index is in 0\.\.2. Found: values from 0 to 3": lambda: with_spec(num_cells=3),
 }
 

@@ -171,4 +171,4 @@ def test_no_episode_is_shorter_than_declared(env, run_steps):
     for action in range(env.spec.num_actions):
         *_, (transitions, _, _) = run_steps(jax.random.key(action), jnp.full(num_steps, action))
         ends = np.flatnonzero(np.asarray(transitions.is_first))
-        assert np.diff(ends, prepend=-1).min() >= env.spec.shortest_episode > 1
+        assert np.diff(ends, prepend=-1).min() >= env.spec.min_episode_steps > 1

@@ -30,7 +30,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "gem_single_file.py"
 SMALL = {
     "num_envs": 8, "unroll_length": 35, "torso_size": 16, "lstm_size": 6, "head_size": 7, "embedding_size": 4,
     "time_buckets": 5, "discount": 0.97, "vtrace_lambda": 0.9, "entropy_cost": 0.05, "similarity_scale": 1.5,
-    "huber_offset": 0.7, "huber_exponent": 3.0, "adjacency_scale": 0.5, "regularisation": 0.1,
+    "huber_offset": 0.7, "huber_exponent": 3.0, "adjacency_scale": 0.5, "embedding_penalty": 0.1,
     "intrinsic_scale": 0.5, "intrinsic_shift": 0.1,
 }  # fmt: skip
 """Small networks, unrolls longer than an episode, and no weight at a value at which its term would vanish."""
@@ -145,7 +145,7 @@ def test_settings_are_those_of_the_laptop_preset():
     assert settings.learning_rate == config.intrinsic.reward_learning_rate
 
 
-def test_observations_are_centred_as_in_the_library(table, monkeypatch):
+def test_observations_are_standardised_as_in_the_library(table, monkeypatch):
     class TableError(Exception):
         pass
 
@@ -215,7 +215,7 @@ def test_gem_losses_rewards_and_gradients_equal_those_of_the_library(example, tr
         assert_close(numbers, [metrics[name] for name in ("gem_loss", "adjacency", "raw_reward")])
         assert_close(reward, expected)
         # Sums over all pairs in another order: entries near 0 have rounding errors of terms of order 10.
-        assert_close(to_library_gem(gradient), learned.optimiser, atol=1e-5)
+        assert_close(to_library_gem(gradient), learned.opt_state, atol=1e-5)
         library_state = library_state._replace(terms=learned.terms)
 
 

@@ -32,9 +32,9 @@ def test_upper_bar_is_compared_with_the_whole_interval(interval, verdict):
     assert (claim.figure, claim.bar) == ("extension-tsallis", "≤ 1")
 
 
-@pytest.mark.parametrize("test", ["measure ≥ 0", "measure ≤ 0"])
-def test_nan_is_undecided(test):
-    assert decide("fig1-a", "", test, (float("nan"),) * 3).verdict == "undecided"
+@pytest.mark.parametrize("criterion", ["measure ≥ 0", "measure ≤ 0"])
+def test_nan_is_undecided(criterion):
+    assert decide("fig1-a", "", criterion, (float("nan"),) * 3).verdict == "undecided"
 
 
 def test_claims_by_seeds_keep_the_numbers_of_every_seed():

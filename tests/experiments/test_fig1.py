@@ -30,7 +30,7 @@ def test_hyperparameters_are_those_of_the_paper():
         30,
         1000,
     )
-    assert (hyper.hidden_size, hyper.embedding_size, hyper.regularisation) == (128, 64, 1e-6)
+    assert (hyper.hidden_size, hyper.embedding_size, hyper.embedding_penalty) == (128, 64, 1e-6)
     assert (hyper.learning_rate, hyper.adam_beta1, hyper.adam_beta2) == (1e-3, 0.0, 0.95)
     assert (hyper.fixed_similarity_scale, hyper.learned_similarity_scale) == (2.0, 1.0)
 

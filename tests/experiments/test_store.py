@@ -40,7 +40,7 @@ def trained(store):
 
 def test_missing_runs_are_trained_once(store, trained):
     outcome, progress, finished = trained
-    assert outcome.stopped_by is None
+    assert outcome.stop_signal is None
     assert store.missing([small(), small(seed=1)]) == []
     assert progress[-1].num_finished == progress[-1].num_runs == 3
     assert progress[-1].fraction == 1.0

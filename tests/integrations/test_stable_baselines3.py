@@ -170,7 +170,7 @@ def test_add_to_rewards_equals_what_the_buffer_computes_from_the_sum():
 
 
 def test_the_intrinsic_reward_can_replace_that_of_the_environment():
-    alone, replaced = trained(), trained(method="none", replaces=True)
+    alone, replaced = trained(), trained(method="none", replace_reward=True)
     # The rest of the reward is the bootstrapped value of truncated episodes.
     np.testing.assert_allclose(alone["rewards"] - replaced["rewards"], 1.0, atol=1e-6)
 

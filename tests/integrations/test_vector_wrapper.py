@@ -104,7 +104,7 @@ def test_the_modes_disabled_and_same_step_give_the_same_rewards():
 
 
 def test_rewards_are_added_or_replaced_and_nothing_else_changes():
-    bare, added, replaced = make("SameStep"), wrap("SameStep"), wrap("SameStep", replaces=True)
+    bare, added, replaced = make("SameStep"), wrap("SameStep"), wrap("SameStep", replace_reward=True)
     for envs in (bare, added, replaced):
         envs.reset(seed=3)
     for action in np.random.default_rng(1).integers(5, size=(3 * LENGTH, NUM_ENVS)):
@@ -129,7 +129,7 @@ def test_a_saved_reward_can_be_loaded(tmp_path):
     second.load(tmp_path / "model")
     first.load(tmp_path / "model")
     np.testing.assert_array_equal(walk(first, LENGTH), walk(second, LENGTH))
-    with pytest.raises(CheckpointError, match="another kind of run"):
+    with pytest.raises(CheckpointError, match="does not fit this run"):
         wrap("SameStep", "rnd", torso_size=9).load(tmp_path / "model")
 
 
@@ -195,7 +195,7 @@ def test_a_step_before_the_first_reset_raises_an_error():
 def test_rewards_per_step_equal_those_of_the_whole_rollout(method):
     num_steps, shape = 6, (6, NUM_ENVS)
     options = RewardOptions(method, {**TINY, "intrinsic_scale": 1.0}, horizon=4)
-    module = build_reward_for(options, (3,), spaces.Discrete(2), few_envs=True)
+    module = build_reward_for(options, (3,), spaces.Discrete(2), recent_negatives=True)
     learned = make_learner(module, (3,), NUM_ENVS)
     rng, never = np.random.default_rng(0), np.zeros(shape, bool)
     is_first = np.broadcast_to((np.arange(num_steps) % 4 == 0)[:, None], shape)
@@ -205,7 +205,7 @@ def test_rewards_per_step_equal_those_of_the_whole_rollout(method):
         terminated=never, truncated=never, is_first=is_first,
     )  # fmt: skip
     _, state, _ = learned.learn(learned.init(jax.random.key(0)), steps)
-    transitions = standardise_transitions(state.centring, jax.tree.map(jnp.asarray, steps))
+    transitions = standardise_transitions(state.observation_moments, jax.tree.map(jnp.asarray, steps))
     whole = jax.jit(module.reward)(state.reward, transitions, state.key)
     for t in range(num_steps):
         step = jax.tree.map(lambda field, t=t: field[t : t + 1], steps)
@@ -222,7 +222,7 @@ def test_an_annealed_reward_becomes_zero():
 @pytest.mark.parametrize("method", ["rnd", "ngu", "e3b", "re3"])
 def test_values_of_invalid_environments_have_no_effect(method):
     options = RewardOptions(method, {**TINY, "intrinsic_scale": 1.0}, horizon=4)
-    module = build_reward_for(options, (3,), spaces.Discrete(2), few_envs=True)
+    module = build_reward_for(options, (3,), spaces.Discrete(2), recent_negatives=True)
     learned = make_learner(module, (3,), NUM_ENVS)
     rng, never = np.random.default_rng(0), np.zeros((1, NUM_ENVS), bool)
     rows = rng.normal(size=(1, NUM_ENVS, 3)).astype(np.float32)

@@ -82,7 +82,7 @@ def reference(parameters, transitions, config):
     step = np.linalg.norm(before - embedding, axis=-1)
     adjacency = ((config.huber_offset**4 + step**4) ** 0.25).mean()
     penalty = (embedding**2).sum(axis=-1).mean()
-    loss = -np.mean(objective) + config.regularisation * penalty + config.adjacency_scale * adjacency
+    loss = -np.mean(objective) + config.embedding_penalty * penalty + config.adjacency_scale * adjacency
     return reward, loss
 
 
@@ -90,7 +90,7 @@ def reference(parameters, transitions, config):
 def test_reward_and_loss_equal_the_algorithm(table, num_rows, key):
     """The rows of a table have fewer pairs than the steps, or more."""
     transitions = make_transitions(table=table, num_rows=num_rows)
-    method = build(dataclasses.replace(CONFIG, normalise=False))
+    method = build(dataclasses.replace(CONFIG, normalise_reward=False))
     state = method.init(key, transitions.next_observation.rows, ENVS)
     reward, _, metrics = method.step(state, transitions, key)
     expected_reward, expected_loss = reference(state.parameters, transitions, CONFIG)
@@ -136,8 +136,8 @@ def test_step_returns_the_reward_of_reward_and_only_step_learns(table, negatives
 
 def test_sampled_negatives_give_the_exact_reward_on_average(key):
     transitions = make_transitions()
-    exact = build(dataclasses.replace(CONFIG, normalise=False))
-    sampled = build(dataclasses.replace(CONFIG, normalise=False, num_negatives=4))
+    exact = build(dataclasses.replace(CONFIG, normalise_reward=False))
+    sampled = build(dataclasses.replace(CONFIG, normalise_reward=False, num_negatives=4))
     state = exact.init(key, transitions.next_observation.rows, ENVS)
     keys = jax.random.split(key, 2000)
     average = jax.jit(jax.vmap(lambda key: sampled.reward(state, transitions, key)))(keys).mean(axis=0)
@@ -191,7 +191,7 @@ def test_f_and_g_do_not_see_an_ignored_feature(key):
 
 def test_rewards_do_not_depend_on_environments_of_the_same_half(key):
     """Other visits in one environment of the first half change no raw reward in the rest of that half."""
-    method = build(dataclasses.replace(CONFIG, normalise=False))
+    method = build(dataclasses.replace(CONFIG, normalise_reward=False))
     transitions = make_transitions()
     state = method.init(key, transitions.next_observation.rows, ENVS)
     changed = transitions.next_observation.row_index.at[:, 0].set(0)

@@ -15,7 +15,7 @@ from gemax.testing import example_transitions, slice_steps, without_table
 
 SIZE, CAPACITY, TIME = 4, 20, 12
 NETWORK = torso_and_heads(16, 8, (SIZE, 1))
-CONFIG = IntrinsicConfig(intrinsic_scale=1.0, normalise=False, embedding_size=SIZE)
+CONFIG = IntrinsicConfig(intrinsic_scale=1.0, normalise_reward=False, embedding_size=SIZE)
 ROWS = jax.random.normal(jax.random.key(0), (10, 3))
 KEY = jax.random.key(0)
 

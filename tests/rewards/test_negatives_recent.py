@@ -17,7 +17,7 @@ from gemax.testing import example_transitions, slice_steps
 
 SIZE, CAPACITY = 4, 200
 NETWORK = torso_and_heads(16, 8, (SIZE, 1))
-CONFIG = IntrinsicConfig(intrinsic_scale=1.0, normalise=False, embedding_size=SIZE)
+CONFIG = IntrinsicConfig(intrinsic_scale=1.0, normalise_reward=False, embedding_size=SIZE)
 ROWS = jax.random.normal(jax.random.key(0), (10, 3))
 ALL = jnp.ones(2, bool)
 
@@ -96,7 +96,7 @@ def test_invalid_steps_are_not_remembered():
 
 def test_first_episode_of_a_single_environment_gets_the_mean_and_changes_no_parameters():
     config = dataclasses.replace(
-        CONFIG, normalise=True, intrinsic_shift=0.3, adjacency_scale=0.0, regularisation=0.0
+        CONFIG, normalise_reward=True, intrinsic_shift=0.3, adjacency_scale=0.0, embedding_penalty=0.0
     )
     method, transitions = build(config), example_transitions(3, ROWS, 1, 4)
     transitions = transitions._replace(is_first=jnp.asarray([[True], [False], [False], [False]]))

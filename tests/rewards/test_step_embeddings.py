@@ -42,10 +42,10 @@ def resets_at(*times_of_envs):
     return is_first
 
 
-def before(weight, transitions, shortest_episode):
+def before(weight, transitions, min_episode_steps):
     next_observation = embed(weight, transitions.next_observation.rows)
     return embeddings_before(
-        lambda rows: embed(weight, rows), next_observation, transitions, shortest_episode
+        lambda rows: embed(weight, rows), next_observation, transitions, min_episode_steps
     )
 
 
@@ -61,8 +61,8 @@ def test_embeddings_of_the_step_before_equal_those_of_the_observations(is_first)
     transitions = consecutive_transitions(is_first)
     target = jax.random.normal(jax.random.key(1), (TIME, ENVS, 4))
 
-    def value(weight, shortest_episode):
-        return jnp.sum(target * before(weight, transitions, shortest_episode))
+    def value(weight, min_episode_steps):
+        return jnp.sum(target * before(weight, transitions, min_episode_steps))
 
     expected = embed(WEIGHT, transitions.observation.rows).reshape(TIME, ENVS, -1)
     np.testing.assert_array_equal(before(WEIGHT, transitions, SHORTEST), expected)

@@ -270,7 +270,7 @@ def test_loading_a_checkpoint_never_executes_its_content(two, tmp_path_factory):
         {"leaves": []},
         {"leaves": {"['weights']": None}},
         {"leaves": {"['weights']": {"shape": [17], "dtype": "float32"}}},
-        {"leaves": {"['key']": {"shape": [], "dtype": "key<fry>", "generator": "os.system"}}},
+        {"leaves": {"['key']": {"shape": [], "dtype": "key<fry>", "prng_impl": "os.system"}}},
         {"arrays": {"bytes": "many", "sha256": None}},
         {"arrays": None},
         {"format": "1"},

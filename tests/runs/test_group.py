@@ -109,7 +109,7 @@ def test_a_seed_that_is_not_finite_is_frozen_while_the_others_train(group, tmp_p
     path = tmp_path / "run"
     said = finish(path, "start", environment, "last seed is NaN", TWO, exit_code=5)
     assert "logged Seed 1 is frozen: 10 consecutive updates were not finite, from update 1 on" in said
-    assert "seed 1 was frozen at update 10; not finite:" in said
+    assert "seed 1 stopped learning at update 10, because these were not finite:" in said
     summary = RunDirectory(path).read_summary()
     assert (summary["status"], summary["updates"]) == ("finished", 12)
     assert [seed["status"] for seed in summary["seeds"]] == ["finished", "frozen"]

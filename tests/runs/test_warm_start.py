@@ -63,10 +63,12 @@ def begun(env, source, **changes):
 
 def outputs(trainer, state, reward=0.0):
     """Returns outputs of policy and value for fixed observations, step by step."""
-    network, parameters, shape = trainer.network, state.parameters, trainer.centring.mean.shape
+    network, parameters, shape = trainer.network, state.parameters, trainer.observation_moments.mean.shape
     lstm_state, steps = network.initial_lstm_state(1), []
     for time, observation in enumerate(np.random.default_rng(0).uniform(0, 255, (4, 1, *shape))):
-        terms = network.observation_terms(parameters, standardise(state.centring, jnp.asarray(observation)))
+        terms = network.observation_terms(
+            parameters, standardise(state.observation_moments, jnp.asarray(observation))
+        )
         inputs = AgentInputs(jnp.full(1, 1), jnp.full(1, reward), jnp.full(1, time))
         lstm_state = network.step(
             parameters, lstm_inputs(network.tables(parameters), terms, inputs), lstm_state
@@ -98,8 +100,8 @@ def test_with_the_same_method_the_intrinsic_reward_is_copied_too(free):
     assert_trees_equal(state.reward.parameters, states[5].reward.parameters)
     assert_trees_equal(state.reward.terms[0].normaliser, states[5].reward.terms[0].normaliser)
     assert_trees_equal(state.parameters["value"], states[5].parameters["value"])
-    assert_trees_equal(state.optimiser, trainer.optimiser.init(state.parameters))
-    assert_trees_equal(state.reward.optimiser, trainer.optimiser.init(state.reward.parameters))
+    assert_trees_equal(state.opt_state, trainer.optimiser.init(state.parameters))
+    assert_trees_equal(state.reward.opt_state, trainer.optimiser.init(state.reward.parameters))
 
 
 def test_the_intrinsic_reward_may_be_dropped(free):
@@ -123,11 +125,11 @@ def test_every_method_can_be_warm_started_with_another_number_of_environments(me
 
 
 @pytest.mark.parametrize(
-    "leaf", ["inner.optimiser.count", "reward_moments.mean", "visits", "episodic.memory"]
+    "leaf", ["inner.opt_state.count", "reward_moments.mean", "visits", "episodic.memory"]
 )
 def test_moments_counts_and_memories_of_the_other_run_are_not_copied(leaf):
-    assert not is_copied(f".reward.{leaf}", copies_reward=True, copies_centring=True)
-    assert is_copied(".reward.inner.parameters", copies_reward=True, copies_centring=True)
+    assert not is_copied(f".reward.{leaf}", copies_reward=True, copies_observation_moments=True)
+    assert is_copied(".reward.inner.parameters", copies_reward=True, copies_observation_moments=True)
 
 
 def test_a_policy_that_never_saw_a_reward_ignores_it_at_first(free):

@@ -28,7 +28,7 @@ CHOICES = {
         ({"similarity_scale": 0.0}, "similarity_scale must be positive and finite; got 0.0"),
         ({"learning_rate": float("inf")}, "learning_rate must be positive and finite; got inf"),
         ({"episodic_weight": 1.5}, r"episodic_weight must lie in \[0, 1\]; got 1.5"),
-        ({"episode_memory": 0}, "episode_memory must be at least 1; got 0"),
+        ({"episode_memory_size": 0}, "episode_memory_size must be at least 1; got 0"),
         ({"num_negatives": -1}, "num_negatives must be zero or more, and finite; got -1"),
         ({"torso_size": 0}, "torso_size must be at least 1; got 0"),
     ],

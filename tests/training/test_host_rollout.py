@@ -78,7 +78,7 @@ def test_a_resumed_run_starts_new_episodes_and_keeps_everything_else():
     history = trained(longer, state)
     assert [int(state.update) for state, _ in history] == [4, 5]
     assert history[0][1]["episodes"] > metrics["episodes"]
-    assert float(history[0][0].centring.weight) == float(state.centring.weight) + 1
+    assert float(history[0][0].observation_moments.weight) == float(state.observation_moments.weight) + 1
     # The window is emptied, since new episodes do not follow its steps.
     assert (
         not np.asarray(history[0][0].window.transitions.is_valid).all()
@@ -182,7 +182,7 @@ def test_every_kind_of_observation_and_action_space_trains(name):
 
 
 def test_gem_over_and_within_episodes_trains_and_resumes():
-    trainer = trainer_in(Counting, method="gem", episode_memory=5)
+    trainer = trainer_in(Counting, method="gem", episode_memory_size=5)
     *_, (state, metrics) = trained(trainer)
     assert state.reward.inner.terms[1].memory.rows.shape == (8, 5, 2)
     assert 0 < metrics["episode_similarity_mean"] <= 1

@@ -135,7 +135,7 @@ def test_collected_transitions_follow_one_another(trainer, state):
     np.testing.assert_array_equal(
         np.asarray(steps.inputs.previous_action)[1:][continues], np.asarray(steps.action)[:-1][continues]
     )
-    transitions = trainer.table.look_up(trainer.centring, steps)
+    transitions = trainer.table.with_network_inputs(trainer.observation_moments, steps)
     cells = np.asarray(trainer.finite.model.cell)
     first_state_of_row = {
         int(row): i for i, row in reversed(list(enumerate(trainer.finite.observation_of_state)))
@@ -226,8 +226,8 @@ def test_two_epochs_are_two_gradient_steps_on_the_same_unroll(trainer, state):
     )
     window = extend(state.window, steps, jax.random.normal(jax.random.key(3), steps.reward.shape))
     one_step = jax.jit(partial(actor_critic_step, trainer))
-    parameters, optimiser, _ = one_step(state, window)
-    expected, _, _ = one_step(state._replace(parameters=parameters, optimiser=optimiser), window)
+    parameters, opt_state, _ = one_step(state, window)
+    expected, _, _ = one_step(state._replace(parameters=parameters, opt_state=opt_state), window)
     epochs = jax.jit(partial(actor_critic_epochs, trainer))
     found, _, _ = epochs(state, window, key=jax.random.key(0))
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), found, expected)

@@ -17,7 +17,7 @@ COMMON = {  # tab:commonhyper
     "num_negatives": 32,
     "similarity_scale": 1.0,  # c
     "huber_exponent": 4.0,  # q
-    "regularisation": 1e-4,  # w_reg
+    "embedding_penalty": 1e-4,  # w_reg
     "updates": 100_000,
     "learning_rate": 1e-4,
     "reward_learning_rate": 1e-4,

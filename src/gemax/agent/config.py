@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from gemax.settings import Count, Fraction, NonNegative, Positive
+from gemax.settings import Fraction, NonNegative, Positive, PositiveInt
 
 
 @dataclass(frozen=True)
@@ -12,15 +12,16 @@ class AgentConfig:
 
     learning_rate: Positive = 1e-3
     """Learning rate of policy and value."""
-    unroll_length: Count = 30
+    unroll_length: PositiveInt = 30
     """Steps per environment that the actor-critic trains on in each update (the paper's trace length)."""
-    unroll_period: Count = 30
-    """New steps per environment and update. If shorter than `unroll_length`, older steps are reused off-policy."""
-    update_epochs: Count = 1
+    unroll_period: PositiveInt = 30
+    """New steps that each update collects per environment.
+    If fewer than `unroll_length`, older steps are reused off-policy."""
+    update_epochs: PositiveInt = 1
     """Passes of policy and value over each unroll."""
-    num_minibatches: Count = 1
+    num_minibatches: PositiveInt = 1
     """Parts that each pass splits the environments into. Each part is one gradient step."""
-    policy_every: Count = 1
+    policy_every: PositiveInt = 1
     """Train policy and value only in every n-th update. The intrinsic reward trains in every update."""
 
     discount: Fraction = 1.0
@@ -47,11 +48,11 @@ class AgentConfig:
     max_grad_norm: NonNegative = 0.0
     """Clip gradients to this global norm. 0 disables clipping."""
 
-    torso_size: Count = 256
+    torso_size: PositiveInt = 256
     """Width of the torso of every network."""
-    lstm_size: Count = 64
+    lstm_size: PositiveInt = 64
     """Width of the LSTM."""
-    head_size: Count = 64
+    head_size: PositiveInt = 64
     """Hidden width of every head."""
-    time_buckets: Count = 16
+    time_buckets: PositiveInt = 16
     """Size of the policy's encoding of the time step: a smoothed one-hot vector of this size."""

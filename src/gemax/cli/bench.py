@@ -87,7 +87,7 @@ def print_outcome(outcome: "Outcome", folder: Path) -> int:
         console.print(f"{name} failed: {error}", soft_wrap=True)
     console.print((folder / TABLE).read_text().split("\n\n", 3)[-1], soft_wrap=True)
     console.print(f"Table: {folder / TABLE}", soft_wrap=True)
-    if outcome.stopped_by is not None:
+    if outcome.stop_signal is not None:
         console.print("Stopped. Run the same command to continue.")
-        return 128 + outcome.stopped_by
+        return 128 + outcome.stop_signal
     return INCOMPLETE if outcome.failures else 0

@@ -19,13 +19,13 @@ def make_console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-class StatusBar:
+class ProgressBar:
     """A progress bar. Without a terminal, it prints a line every few seconds.
 
     Args:
         columns: Columns of the bar. The field `text` is shown after them, cut to the width of the terminal.
         seconds_between_lines: Minimum time between two lines.
-        fields: Initial values of the task's fields.
+        fields: Initial values of the fields of rich's task, such as `total`.
     """
 
     def __init__(self, *columns: bars.ProgressColumn, seconds_between_lines: float, **fields: Any) -> None:
@@ -59,7 +59,7 @@ class StatusBar:
         self._console.print(message, soft_wrap=True)
 
 
-class TrainingBar(StatusBar):
+class TrainingBar(ProgressBar):
     """Shows updates, return, entropy, speed and the time left of a run."""
 
     def __init__(self, updates: int) -> None:
@@ -81,7 +81,7 @@ class TrainingBar(StatusBar):
         return super().__enter__()
 
     def show(self, metrics: dict[str, Any]) -> None:
-        """Shows the metrics of a compiled call."""
+        """Shows the metrics of the last update."""
         update, text = metrics["update"], format_metrics(metrics)
         line = f"update {update:,} of {self._updates:,}: {text}"
         self.update(line, description="training", completed=update, text=text)
@@ -94,7 +94,7 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     if "seeds" in metrics:
         parts.append(f"{metrics['seeds_solved']} of {seeds} seeds solved")
     if metrics.get("entropy_share") is not None:
-        parts.append(f"entropy {metrics['entropy_share']:.1%} of the ceiling")
+        parts.append(f"entropy {metrics['entropy_share']:.1%} of the maximum")
     speed = seeds * metrics["frames"] / max(metrics["seconds"], 1e-9)
     return " · ".join([*parts, f"{speed:,.0f} frames/s"])
 
@@ -104,10 +104,10 @@ def report_outcome(run: "Run") -> int:
     console = make_console()
     for line in [*_outcome(run.summary), f"Metrics, checkpoints and plots: {run.path}/"]:
         console.print(line, soft_wrap=True)
-    if run.stopped_by is not None:
-        name = signal.Signals(run.stopped_by).name
+    if run.stop_signal is not None:
+        name = signal.Signals(run.stop_signal).name
         console.print(f"Stopped by {name}. Continue with `gemax resume {run.path}`.", soft_wrap=True)
-        return 128 + run.stopped_by
+        return 128 + run.stop_signal
     return NumericalError.exit_code if run.summary.get("frozen") else 0
 
 
@@ -139,7 +139,10 @@ def _outcome(summary: dict[str, Any]) -> list[str]:
         )
     for frozen in summary.get("frozen", []):
         terms = ", ".join(frozen["not_finite"]) or "a gradient"
-        lines.append(f"seed {frozen['seed']} was frozen at update {frozen['update']:,}; not finite: {terms}")
+        lines.append(
+            f"seed {frozen['seed']} stopped learning at update {frozen['update']:,}, because these were not finite: "
+            f"{terms}"
+        )
     return lines
 
 

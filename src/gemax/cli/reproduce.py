@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from gemax.cli.progress import StatusBar, make_console
+from gemax.cli.progress import ProgressBar, make_console
 
 if TYPE_CHECKING:
     from gemax.experiments.claims import Claim
@@ -53,7 +53,7 @@ def reproduce(
     return print_outcome(reproduction, out, smoke=smoke)
 
 
-class RunsBar(StatusBar):
+class RunsBar(ProgressBar):
     """Shows the progress of all runs and the time left."""
 
     def __init__(self) -> None:
@@ -99,8 +99,8 @@ def print_outcome(reproduction: "Reproduction", out: Path, *, smoke: bool) -> in
     if reproduction.unfinished:
         unfinished = ", ".join(reproduction.unfinished)
         console.print(f"Not complete yet: {unfinished}. Run the same command to continue.", soft_wrap=True)
-    if reproduction.stopped_by is not None:
-        return 128 + reproduction.stopped_by
+    if reproduction.stop_signal is not None:
+        return 128 + reproduction.stop_signal
     return INCOMPLETE if reproduction.unfinished else 0
 
 

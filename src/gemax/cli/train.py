@@ -27,7 +27,7 @@ class CommonFlags:
     seed: int = 0
     """Random seed. With `--seeds N`, the first of N consecutive seeds."""
     seeds: int = 1
-    """Number of seeds to train together in one program."""
+    """Number of seeds to train in parallel (gemax environments only)."""
     updates: int = 500
     """Number of updates to train for."""
     num_envs: int = 64
@@ -40,7 +40,7 @@ class CommonFlags:
     """Run directory to copy the networks from, for example to fine-tune a reward-free run."""
     start_checkpoint: Annotated[str, arg(name="from-checkpoint", metavar="newest|best|UPDATE")] = "newest"
     """Checkpoint of the run that `--from` names."""
-    out: Path | None = None
+    out: Annotated[Path | None, arg(metavar="PATH")] = None
     """Run directory. The default is runs/ENV-METHOD-SEED, numbered if that exists."""
     tensorboard: bool = False
     """Also write TensorBoard events to the run directory."""

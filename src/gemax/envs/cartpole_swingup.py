@@ -168,7 +168,7 @@ def cartpole_swingup(
             num_cells=NUM_BINS,
             num_states=NUM_BINS,
             time_feature=TIME_FEATURE,
-            shortest_episode=_min_steps_to(x_threshold),
+            min_episode_steps=_min_steps_to(x_threshold),
         ),
         reset=reset,
         reset_at=reset_at,

@@ -40,7 +40,7 @@ def check_env(env: JaxEnv, *, num_envs: int = 4, num_steps: int | None = None, s
 
     - `reset` and `step` are pure and can be compiled and vectorised. `step` keeps the shapes and dtypes of the state.
     - Observations have the shape, dtype and bounds of `spec.observation`. Rewards are finite.
-    - No step both terminates and truncates. Episodes have between `spec.shortest_episode` and `spec.horizon` steps.
+    - No step both terminates and truncates. Episodes have between `spec.min_episode_steps` and `spec.horizon` steps.
     - Indices of cells, states and observations are in their ranges.
 
     Args:
@@ -169,12 +169,12 @@ def _check_values(env: JaxEnv, timesteps: Timestep) -> None:
 
 
 def _check_episode_lengths(env: JaxEnv, ends: Bool[np.ndarray, "time envs"]) -> None:
-    shortest, horizon = env.spec.shortest_episode, env.spec.horizon
+    shortest, horizon = env.spec.min_episode_steps, env.spec.horizon
     for column in ends.T:
         lengths = np.diff(np.flatnonzero(column), prepend=-1)
         # The last episode may not have ended yet.
         longest = max([*lengths, len(column) - lengths.sum()])
-        at_most, at_least = f"at most horizon = {horizon}", f"at least shortest_episode = {shortest}"
+        at_most, at_least = f"at most horizon = {horizon}", f"at least min_episode_steps = {shortest}"
         _expect(longest <= horizon, f"episodes have {at_most} steps", f"one of {longest} or more")
         shortest_found = lengths.min(initial=horizon)
         _expect(shortest_found >= shortest, f"episodes have {at_least} steps", f"one of {shortest_found}")

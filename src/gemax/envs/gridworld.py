@@ -125,7 +125,7 @@ def gridworld(
         solved_return=0.95,
         num_cells=len(finite.cell_positions),
         num_states=finite.num_states,
-        shortest_episode=min(horizon, int(steps_to_reward(finite.model).min())),
+        min_episode_steps=min(horizon, int(steps_to_reward(finite.model).min())),
         pixels_per_cell=None if pixels_per_cell == 1 else pixels_per_cell,
         encode_observation=encode_observation,
     )

@@ -67,7 +67,7 @@ def mountain_car(reward_free: bool = False) -> JaxEnv:
             num_cells=NUM_BINS,
             num_states=NUM_BINS,
             time_feature=TIME_FEATURE,
-            shortest_episode=math.ceil((GOAL - START_HIGH) / MAX_SPEED),
+            min_episode_steps=math.ceil((GOAL - START_HIGH) / MAX_SPEED),
         ),
         reset=reset,
         reset_at=reset_at,

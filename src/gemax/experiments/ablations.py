@@ -64,7 +64,7 @@ NORMALISATION = Experiment(
     analyse_normalisation,
     # Raw rewards differ in size between the resolutions of figure 7.
     {
-        f"{label}, {name}": {"env_id": "two-rooms", "normalise": label == NORMALISED, **resolution}
+        f"{label}, {name}": {"env_id": "two-rooms", "normalise_reward": label == NORMALISED, **resolution}
         for label in (NORMALISED, NOT_NORMALISED)
         for name, resolution in RESOLUTIONS.items()
     },

@@ -33,14 +33,17 @@ class Claim(NamedTuple):
     bar: str
     """The claimed bound on `value`."""
     numbers: dict[str, Any]
-    """The numbers of every seed that the verdict depends on."""
+    """The values that the verdict depends on, usually one per seed."""
     seed_count: str = ""
     """The value as a count, such as "19 of 20", if it is a share of the seeds."""
 
 
-def decide(claim_id: str, claim: str, test: str, estimate: Estimate, **numbers: Any) -> Claim:
-    """Decides a claim by an estimate. `test` is the measure with its bar, such as "final return, GEM - NGU ≥ 0.05"."""
-    measure, sign, bar = test.rsplit(" ", 2)
+def decide(claim_id: str, claim: str, criterion: str, estimate: Estimate, **numbers: Any) -> Claim:
+    """Decides a claim by an estimate.
+
+    `criterion` is the measure with its bar, such as "final return, GEM - NGU ≥ 0.05".
+    """
+    measure, sign, bar = criterion.rsplit(" ", 2)
     value, low, high = estimate
     if sign == "≥":
         holds, contains_bar = reaches(low, float(bar)), reaches(high, float(bar))
@@ -90,21 +93,21 @@ def decide_for_every_seed(
 
 def figure_of(claim_id: str) -> str:
     """Returns the name of a claim's experiment."""
-    kind, rest = claim_id.split("-")[:2]
-    return kind if kind.startswith("fig") else f"{kind}-{rest}"
+    prefix, suffix = claim_id.split("-")[:2]
+    return prefix if prefix.startswith("fig") else f"{prefix}-{suffix}"
 
 
 def decide_by_estimate(
     estimate: Callable[..., Estimate],
     claim_id: str,
     claim: str,
-    test: str,
+    criterion: str,
     groups: Mapping[str, PerSeed],
     **numbers: Any,
 ) -> Claim:
     """Decides a claim by an estimate of named groups of seeds, given in the order of the estimate's arguments."""
     numbers = {name: values.tolist() for name, values in groups.items()} | numbers
-    return decide(claim_id, claim, test, estimate(*groups.values()), **numbers)
+    return decide(claim_id, claim, criterion, estimate(*groups.values()), **numbers)
 
 
 decide_by_mean = partial(decide_by_estimate, statistics.estimate_mean)
@@ -126,13 +129,15 @@ def decide_by_solving(claim_id: str, claim: str, groups: Mapping[str, Sequence[R
     )
 
 
-def decide_by_speed(claim_id: str, claim: str, test: str, groups: Mapping[str, Sequence[Record]]) -> Claim:
+def decide_by_speed(
+    claim_id: str, claim: str, criterion: str, groups: Mapping[str, Sequence[Record]]
+) -> Claim:
     """Decides a claim by the ratio of the updates to solve. The same ratio for the first crossing is in its numbers."""
     crossings = {name: measures.updates_to_cross(records) for name, records in groups.items()}
     return decide_by_ratio(
         claim_id,
         claim,
-        test,
+        criterion,
         {name: measures.updates_to_solve(records) for name, records in groups.items()},
         first_crossing={name: updates.tolist() for name, updates in crossings.items()},
         first_crossing_ratio=statistics.estimate_ratio(*crossings.values()),

@@ -43,7 +43,7 @@ class Hyperparameters:
     """States in each of the two minibatches of `alg:taco`."""
     num_negatives: int = 8
     """n_neg."""
-    regularisation: float = 1e-6
+    embedding_penalty: float = 1e-6
     """w_reg: weight of ‖f(x)‖²."""
     num_buckets: int = 30
     """n_bucket of the soft one-hot encoding."""
@@ -151,16 +151,16 @@ def learn(setting: Setting, hyper: Hyperparameters, key: PRNGKeyArray) -> Float[
         similarity = exponential_similarity_of_pairs(embedding, negative_embedding, scale=scale)
         objective = gem_objective(log_g_states, similarity.mean(axis=1))
         penalty = embedding_penalty(embedding) if setting.is_learned else 0.0
-        return -objective + hyper.regularisation * penalty
+        return -objective + hyper.embedding_penalty * penalty
 
     def update(carry, key: PRNGKeyArray):
-        parameters, optimiser_state = carry
+        parameters, opt_state = carry
         states_key, others_key, negatives_key = jax.random.split(key, 3)
         states = sample_states(setting, states_key, hyper.batch_size)
         others = sample_states(setting, others_key, hyper.batch_size)
         gradient = jax.grad(loss)(parameters, states, others, negatives_key)
-        updates, optimiser_state = optimiser.update(gradient, optimiser_state)
-        return (optax.apply_updates(parameters, updates), optimiser_state), None
+        updates, opt_state = optimiser.update(gradient, opt_state)
+        return (optax.apply_updates(parameters, updates), opt_state), None
 
     g_key, f_key, training_key = jax.random.split(key, 3)
     inputs = encode(support(setting))

@@ -126,7 +126,9 @@ def embed_observations(trainer: Trainer, state: TrainState) -> Float[np.ndarray,
         colours = jax.random.bits(jax.random.key(0), (*tables.shape[:2], 2), jnp.uint8)
         tables = tables.at[:, :, row, column, :2].set(colours)
     embed = jax.jit(trainer.reward.embed)
-    return np.stack([np.asarray(embed(state.reward, standardise(state.centring, rows))) for rows in tables])
+    return np.stack(
+        [np.asarray(embed(state.reward, standardise(state.observation_moments, rows))) for rows in tables]
+    )
 
 
 def save_record(path: Path, record: Record) -> None:

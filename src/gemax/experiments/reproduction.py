@@ -37,7 +37,7 @@ class Reproduction(NamedTuple):
     """Error messages by the names of the runs."""
     unfinished: list[str]
     """Experiments with missing runs."""
-    stopped_by: int | None
+    stop_signal: int | None
     """The signal that stopped the training, if any."""
 
 
@@ -69,7 +69,7 @@ def reproduce(
         store, needed, options.jobs, on_progress, write_complete_experiments, quick=options.smoke
     )
     write_report(options.out, smoke=options.smoke)
-    return Reproduction(claims, outcome.failures, list(pending), outcome.stopped_by)
+    return Reproduction(claims, outcome.failures, list(pending), outcome.stop_signal)
 
 
 def _ordered_by_seed(configs: dict[str, list[Config]]) -> list[Config]:

@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 
     failures: dict[str, str]
     """Error messages by the names of the runs."""
-    stopped_by: int | None
+    stop_signal: int | None
     """The signal that stopped the training, if any."""
 
 

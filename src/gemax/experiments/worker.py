@@ -142,7 +142,7 @@ def train_run(folder: Path, record: Path, write_record: WriteRecord, quick: bool
             shutil.rmtree(run, ignore_errors=True)
             config = config_from_json(json.loads((folder / CONFIG).read_text()))
             outcome = start_run(config, run, hooks=hooks)
-        if outcome.stopped_by is not None:
+        if outcome.stop_signal is not None:
             return STOPPED
         write_record(folder, record, quick)
     except Exception as error:

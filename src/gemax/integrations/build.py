@@ -42,22 +42,22 @@ def build_learner(
     action_space: spaces.Space,
     num_envs: int,
     *,
-    few_envs: bool,
+    recent_negatives: bool,
 ) -> tuple[ObservationEncoder, IntrinsicLearner]:
     """Builds the learner of an intrinsic reward, and the encoder of its observations."""
     encoder = observation_encoder(observation_space)
-    reward = build_reward_for(options, encoder.shape, action_space, few_envs=few_envs)
+    reward = build_reward_for(options, encoder.shape, action_space, recent_negatives=recent_negatives)
     anneal_updates = options.settings.get("anneal_updates", 0)
     return encoder, make_learner(reward, encoder.shape, num_envs, anneal_updates)
 
 
 def build_reward_for(
-    options: RewardOptions, shape: tuple[int, ...], action_space: spaces.Space, *, few_envs: bool
+    options: RewardOptions, shape: tuple[int, ...], action_space: spaces.Space, *, recent_negatives: bool
 ) -> IntrinsicReward:
     """Builds the intrinsic reward for observations of this shape.
 
-    Rewards of named methods are shifted so that their running mean is `intrinsic_shift`. With `few_envs`, GEM takes its
-    negatives from recent episodes instead of other environments.
+    Rewards of named methods are shifted so that their running mean is `intrinsic_shift`. With `recent_negatives`, GEM
+    takes its negatives from recent episodes instead of other environments.
 
     Raises:
         ValueError: The method or a setting is unknown, or the method does not fit the action space.
@@ -81,7 +81,7 @@ def build_reward_for(
         num_actions=int(action_space.n) if isinstance(action_space, spaces.Discrete) else None,
         pixels_per_cell=default_pixels_per_cell(shape),
         time_feature=options.time_feature,
-        few_envs=few_envs,
+        recent_negatives=recent_negatives,
     )
     reward = build_reward(config.intrinsic, inputs)
     return reward if method == "none" else centred(reward, config.intrinsic.intrinsic_shift)

@@ -24,7 +24,7 @@ class LearnerState(NamedTuple):
     key: PRNGKeyArray
     reward: Tree
     """State of the intrinsic reward."""
-    centring: Moments
+    observation_moments: Moments
     updates: Int[Array, ""]
     """Number of rollouts learned from."""
 
@@ -75,13 +75,13 @@ def make_learner(
     ) -> Tree:
         if reward.remember is None:
             return None
-        centred = standardise_transitions(state.centring, fill_invalid(transitions, is_valid))
-        return reward.remember(state.reward, centred, is_valid)
+        standardised = standardise_transitions(state.observation_moments, fill_invalid(transitions, is_valid))
+        return reward.remember(state.reward, standardised, is_valid)
 
     @jax.jit
     def rewards_and_memory(state: LearnerState, transitions: Transition, is_valid: Bool[Array, " envs"]):
-        centred = standardise_transitions(state.centring, fill_invalid(transitions, is_valid))
-        rewards = reward.reward(state.reward, centred, state.key)[0]
+        standardised = standardise_transitions(state.observation_moments, fill_invalid(transitions, is_valid))
+        rewards = reward.reward(state.reward, standardised, state.key)[0]
         rewards = jnp.where(is_valid & (state.updates > 0), annealing(state) * rewards, 0.0)
         return rewards, state_with_memory(state, transitions, is_valid)
 
@@ -99,12 +99,12 @@ def make_learner(
         key, reward_key = jax.random.split(state.key)
         # The observation moments are updated first, so that a rollout is standardised with its own statistics.
         rows = transitions.next_observation.astype(float).reshape(-1, *shape)
-        centring = update_observation_moments(state.centring, rows)
-        centring = with_shared_std(centring) if len(shape) == 3 else centring
-        centred = standardise_transitions(centring, transitions)
-        rewards, learned, metrics = reward.step(state.reward, centred, reward_key)
+        moments = update_observation_moments(state.observation_moments, rows)
+        moments = with_shared_std(moments) if len(shape) == 3 else moments
+        standardised = standardise_transitions(moments, transitions)
+        rewards, learned, metrics = reward.step(state.reward, standardised, reward_key)
         learned = refreshed(reward, learned)
-        return annealing(state) * rewards, LearnerState(key, learned, centring, state.updates + 1), metrics
+        return annealing(state) * rewards, LearnerState(key, learned, moments, state.updates + 1), metrics
 
     return IntrinsicLearner(
         jax.jit(init), reward_step, jax.jit(learn), None if reward.remember is None else remember
@@ -126,20 +126,21 @@ def fill_invalid(transitions: Transition, is_valid: Bool[Array, " envs"]) -> Tra
     return jax.tree.map(lambda field: field[:, source], transitions)
 
 
-def standardise_transitions(centring: Moments, transitions: Transition) -> Transition:
-    """Returns transitions with centred `Observations`, which intrinsic rewards take."""
+def standardise_transitions(moments: Moments, transitions: Transition) -> Transition:
+    """Returns transitions with standardised `Observations`, which intrinsic rewards take."""
 
-    def centred(observations: Shaped[Array, "time envs *shape"]) -> Observations:
-        return Observations(standardise(centring, observations.reshape(-1, *centring.mean.shape)), None)
+    def standardised(observations: Shaped[Array, "time envs *shape"]) -> Observations:
+        return Observations(standardise(moments, observations.reshape(-1, *moments.mean.shape)), None)
 
     return transitions._replace(
-        observation=centred(transitions.observation), next_observation=centred(transitions.next_observation)
+        observation=standardised(transitions.observation),
+        next_observation=standardised(transitions.next_observation),
     )
 
 
-def with_shared_std(centring: Moments) -> Moments:
+def with_shared_std(moments: Moments) -> Moments:
     """Uses one standard deviation for all pixels, so that rarely changing pixels are not amplified."""
-    return centring._replace(variance=jnp.full_like(centring.variance, jnp.mean(centring.variance)))
+    return moments._replace(variance=jnp.full_like(moments.variance, jnp.mean(moments.variance)))
 
 
 def check_finite(transitions: Transition, is_valid: Bool[np.ndarray, " envs"], when: str) -> None:

@@ -30,7 +30,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
     Args:
         arguments: Arguments of `ReplayBuffer`. The agent passes them.
         method: The name of a method, or a custom `gemax.IntrinsicReward`. Not NGU or E3B, which need steps in order.
-        replaces: Whether the intrinsic reward replaces the reward of the environment, instead of being added to it.
+        replace_reward: Whether the intrinsic reward replaces that of the environment, instead of being added to it.
         time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
         seed: Seed of the networks of the intrinsic reward.
         settings: Fields of `gemax.Config` that concern the intrinsic reward.
@@ -41,7 +41,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         self,
         *arguments: Any,
         method: Method = "gem",
-        replaces: bool = False,
+        replace_reward: bool = False,
         time_feature: int | None = None,
         seed: int = 0,
         settings: dict[str, Any] | None = None,
@@ -50,7 +50,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         super().__init__(*arguments, **buffer_settings)
         settings = {"episodic_weight": 0.0, **(settings or {})} if method == "gem" else settings or {}
         self.options = RewardOptions(method, settings, time_feature)
-        self.replaces, self.seed = replaces, seed
+        self.replace_reward, self.seed = replace_reward, seed
         if method in ("ngu", "ngu-rnd", "e3b") or self.options.settings.get("episodic_weight"):
             raise ValueError(
                 "ngu, ngu-rnd, e3b and gem with an episodic_weight need the steps of an episode in order, and a replay "
@@ -64,7 +64,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
     def _build(self) -> None:
         # The steps are sampled at random, so GEM can take its negatives from the other half of the batch.
         self._encoder, self._learner = build_learner(
-            self.options, self.observation_space, self.action_space, num_envs=2, few_envs=False
+            self.options, self.observation_space, self.action_space, num_envs=2, recent_negatives=False
         )
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
@@ -75,10 +75,10 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         )
         self.metrics = {name: float(value) for name, value in metrics.items()}
         intrinsic = self.to_torch(np.asarray(rewards).reshape(-1, 1))
-        return samples._replace(rewards=intrinsic if self.replaces else samples.rewards + intrinsic)
+        return samples._replace(rewards=intrinsic if self.replace_reward else samples.rewards + intrinsic)
 
     def save(self, path: str | Path) -> None:
-        """Saves the intrinsic reward beside a model that is saved at the same path."""
+        """Saves the intrinsic reward to the folder `PATH.intrinsic`. `path` can be that of a saved model."""
         save_learner(path, self.learner_state)
 
     def load(self, path: str | Path) -> None:

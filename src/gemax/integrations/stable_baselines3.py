@@ -37,7 +37,7 @@ class IntrinsicRewardCallback(BaseCallback):
 
     Args:
         method: The name of a method, or a custom `gemax.IntrinsicReward`.
-        replaces: Whether the intrinsic reward replaces the reward of the environment, instead of being added to it.
+        replace_reward: Whether the intrinsic reward replaces that of the environment, instead of being added to it.
         horizon: Maximum episode length. NGU and GEM remember at most this many steps of an episode.
         time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
         seed: Seed of the networks of the intrinsic reward.
@@ -49,7 +49,7 @@ class IntrinsicRewardCallback(BaseCallback):
         self,
         method: Method = "gem",
         *,
-        replaces: bool = False,
+        replace_reward: bool = False,
         horizon: int = 1000,
         time_feature: int | None = None,
         seed: int = 0,
@@ -58,7 +58,7 @@ class IntrinsicRewardCallback(BaseCallback):
     ):
         super().__init__(verbose)
         self.options = RewardOptions(method, settings, time_feature, horizon)
-        self.replaces, self.seed = replaces, seed
+        self.replace_reward, self.seed = replace_reward, seed
         self.learner_state: LearnerState | None = None
         """State of the intrinsic reward. None before training."""
         self._load_from: Path | None = None
@@ -66,7 +66,7 @@ class IntrinsicRewardCallback(BaseCallback):
         """Next observations, rewards and flags of the current rollout. The rollout buffer does not contain them."""
 
     def save(self, path: str | Path) -> None:
-        """Saves the intrinsic reward beside a model that is saved at the same path."""
+        """Saves the intrinsic reward to the folder `PATH.intrinsic`. `path` can be that of a saved model."""
         if self.learner_state is None:
             raise ValueError("there is nothing to save yet: call model.learn with this callback first.")
         save_learner(path, self.learner_state)
@@ -87,7 +87,7 @@ class IntrinsicRewardCallback(BaseCallback):
             self.model.observation_space,
             self.model.action_space,
             num_envs,
-            few_envs=num_envs < MIN_ENVS,
+            recent_negatives=num_envs < MIN_ENVS,
         )
         if self.learner_state is None:
             self.learner_state = self._learner.init(jax.random.key(self.seed))
@@ -120,7 +120,7 @@ class IntrinsicRewardCallback(BaseCallback):
         check_finite(transitions, all_valid, f"in the rollout before step {self.num_timesteps}")
         rewards, self.learner_state, metrics = self._learner.learn(self.learner_state, transitions)
         rewards = np.asarray(rewards)
-        add_to_rewards(buffer, rewards - transitions.reward if self.replaces else rewards)
+        add_to_rewards(buffer, rewards - transitions.reward if self.replace_reward else rewards)
         for name, value in metrics.items():
             self.logger.record(f"intrinsic/{name}", float(value))
         self.logger.record("intrinsic/reward", float(rewards.mean()))

@@ -18,7 +18,9 @@ from gemax.types import Transition
 
 
 class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
-    """Adds an intrinsic reward to the reward of a vector environment. It is also in `infos["intrinsic_reward"]`.
+    """Adds an intrinsic reward to the reward of a vector environment.
+
+    The intrinsic reward alone is in `infos["intrinsic_reward"]`.
 
     The reward of a step is computed when the step is taken. After every `rollout_length` steps of each environment, the
     intrinsic reward learns from them. Intrinsic rewards are zero before the first update.
@@ -28,7 +30,7 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
     Args:
         env: The vector environment. Its metadata must contain the autoreset mode.
         method: The name of a method, or a custom `gemax.IntrinsicReward`.
-        replaces: Whether the intrinsic reward replaces the reward of the environment, instead of being added to it.
+        replace_reward: Whether the intrinsic reward replaces that of the environment, instead of being added to it.
         rollout_length: Number of steps of each environment between two updates.
         horizon: Maximum episode length. NGU and GEM remember at most this many steps of an episode.
         time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
@@ -41,7 +43,7 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         env: gymnasium.vector.VectorEnv,
         method: Method = "gem",
         *,
-        replaces: bool = False,
+        replace_reward: bool = False,
         rollout_length: int = 32,
         horizon: int = 1000,
         time_feature: int | None = None,
@@ -51,7 +53,7 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         super().__init__(env)
         if rollout_length < 1:
             raise ValueError(f"rollout_length must be at least 1; got {rollout_length}.")
-        self.replaces = replaces
+        self.replace_reward = replace_reward
         self._has_reward = method != "none"
         self.metrics: dict[str, float] = {}
         """Metrics of the last update."""
@@ -61,11 +63,11 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
             env.single_observation_space,
             env.single_action_space,
             env.num_envs,
-            # A single step of the other environments would supply too few negatives.
-            few_envs=True,
+            # One step has too few states for negatives, so they come from recent episodes.
+            recent_negatives=True,
         )
-        # `_learned` is the state after the last update. `_current` also remembers the steps since then.
-        self._learned = self._current = self._learner.init(jax.random.key(seed))
+        # `_learned_state` is the state after the last update. `_current_state` also remembers the steps since then.
+        self._learned_state = self._current_state = self._learner.init(jax.random.key(seed))
         self._rollout_length = rollout_length
         self._num_steps = 0
         self._forget_episodes()
@@ -106,21 +108,21 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
             truncated=outcome.truncated[None],
             is_first=self._is_first[None],
         )
-        self._observation, self._is_first = outcome.current, outcome.is_first
+        self._observation, self._is_first = outcome.current_observation, outcome.is_first
         self._resets_now = resets_next(self._mode, outcome)
         intrinsic = self._intrinsic_reward(transitions, outcome.is_valid)
         # A copy, because the queue keeps the mask.
         infos = {**infos, "intrinsic_reward": intrinsic, "_intrinsic_reward": outcome.is_valid.copy()}
-        total = intrinsic if self.replaces else np.asarray(rewards) + intrinsic
+        total = intrinsic if self.replace_reward else np.asarray(rewards) + intrinsic
         return observations, total, terminated, truncated, infos
 
     def save(self, path: str | Path) -> None:
-        """Saves the learned intrinsic reward in the folder `PATH.intrinsic`, beside a model that is saved at `path`."""
-        save_learner(path, self._learned)
+        """Saves the learned intrinsic reward to the folder `PATH.intrinsic`. `path` can be that of a saved model."""
+        save_learner(path, self._learned_state)
 
     def load(self, path: str | Path) -> None:
         """Loads an intrinsic reward that `save` wrote. Discards the current episodes: call `reset` afterwards."""
-        self._learned = self._current = load_learner(path, self._learned)
+        self._learned_state = self._current_state = load_learner(path, self._learned_state)
         self._forget_episodes()
 
     def _forget_episodes(self) -> None:
@@ -134,7 +136,7 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         check_finite(transitions, is_valid, f"at step {self._num_steps}")
         if not self._has_reward or not is_valid.any():
             return np.zeros(self.num_envs)
-        intrinsic, self._current = self._learner.reward_step(self._current, transitions, is_valid)
+        intrinsic, self._current_state = self._learner.reward_step(self._current_state, transitions, is_valid)
         self._queue.push(transitions, is_valid)
         rollout = self._queue.pop()
         if rollout is not None:
@@ -142,9 +144,10 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         return np.asarray(intrinsic, np.float64)
 
     def _learn(self, rollout: Transition) -> None:
-        _, self._learned, metrics = self._learner.learn(self._learned, rollout)
+        _, self._learned_state, metrics = self._learner.learn(self._learned_state, rollout)
         self.metrics = {name: float(value) for name, value in metrics.items()}
-        self._current = self._learned
+        self._current_state = self._learned_state
         if self._learner.remember is not None:
+            # The steps still in the queue belong to current episodes: add them to the new memory.
             for transitions, is_valid in self._queue.pending():
-                self._current = self._learner.remember(self._current, transitions, is_valid)
+                self._current_state = self._learner.remember(self._current_state, transitions, is_valid)

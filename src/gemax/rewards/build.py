@@ -37,10 +37,10 @@ class RewardInputs(NamedTuple):
     """See `EnvSpec.pixels_per_cell`."""
     time_feature: int | None = None
     """Index of the time in observation vectors, which the reward ignores. None if there is none."""
-    shortest_episode: int = 1
+    min_episode_steps: int = 1
     """Minimum number of actions per episode."""
-    few_envs: bool = False
-    """Whether there are few environments. GEM then takes its negatives, and RE3 its neighbours, from recent steps."""
+    recent_negatives: bool = False
+    """Whether GEM takes its negatives, and RE3 its neighbours, from recent steps. For few environments."""
     similarity: PairSimilarity | None = None
     """The Python function, if the configured similarity is `custom`."""
 
@@ -56,17 +56,17 @@ def build_gem(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
     if config.episodic_weight != 1:
         negatives = (
             recent_episodes(config, inputs.similarity)
-            if inputs.few_envs
+            if inputs.recent_negatives
             else other_envs(config, inputs.similarity)
         )
         terms.append(Term(negatives))
     if config.episodic_weight != 0:
-        capacity = min(config.episode_memory, inputs.horizon)
+        capacity = min(config.episode_memory_size, inputs.horizon)
         negatives = own_episode(config, inputs.similarity, capacity=capacity)
         terms.append(Term(negatives, "episode_" if terms else ""))
     sizes = config.embedding_size, *[1 for _ in terms]
     network = torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell)
-    return gem(network, inputs.optimiser, config, tuple(terms), inputs.time_feature, inputs.shortest_episode)
+    return gem(network, inputs.optimiser, config, tuple(terms), inputs.time_feature, inputs.min_episode_steps)
 
 
 def build_oracle(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
@@ -93,7 +93,7 @@ def build_ngu(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
         config.intrinsic_scale,
         NguSettings(),
         inputs.time_feature,
-        inputs.shortest_episode,
+        inputs.min_episode_steps,
     )
 
 
@@ -115,7 +115,7 @@ def build_e3b(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
         config.intrinsic_scale,
         E3bSettings(),
         inputs.time_feature,
-        inputs.shortest_episode,
+        inputs.min_episode_steps,
     )
 
 
@@ -124,4 +124,6 @@ def build_re3(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
     sizes = (config.embedding_size,)
     network = torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell)
     settings = Re3Settings()
-    return re3(network, config.intrinsic_scale, settings, inputs.time_feature, has_memory=inputs.few_envs)
+    return re3(
+        network, config.intrinsic_scale, settings, inputs.time_feature, has_memory=inputs.recent_negatives
+    )

@@ -3,32 +3,36 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gemax.settings import Count, Fraction, NonNegative, NonNegativeInt, Positive, TsallisIndex
+from gemax.settings import Fraction, NonNegative, NonNegativeInt, Positive, PositiveInt, TsallisIndex
 
 Method: TypeAlias = Literal["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3", "oracle", "none", "custom"]
 
 
 @dataclass(frozen=True)
 class IntrinsicConfig:
-    """The intrinsic reward. Most fields are GEM's; every method uses the scale and the learning rate."""
+    """The intrinsic reward.
+
+    Most fields are GEM's; other methods use the scale, and the learning rate if they have networks.
+    """
 
     method: Method = "gem"
     """Intrinsic reward. `custom` is an `IntrinsicReward` passed from Python."""
     intrinsic_scale: NonNegative = 0.005
-    """s: standard deviation of GEM's reward. The rewards of RND, NGU, E3B and RE3 are multiplied by it."""
+    """s: standard deviation of the reward of GEM and the oracle. The rewards of other methods are multiplied by it."""
     intrinsic_shift: NonNegative = 0.005
-    """m: mean of GEM's reward."""
+    """m: its mean."""
     reward_learning_rate: Positive = 1e-3
     """Learning rate of the intrinsic reward's networks. GEM's f and g should not learn slower than the policy."""
     anneal_updates: NonNegativeInt = 0
     """Anneal the intrinsic reward linearly to zero over this many updates. 0 disables annealing."""
     hide_time: bool = True
     """Remove the time from observation vectors that contain it. Otherwise every step looks like a new state."""
-    embedding_size: Count = 32
+    embedding_size: PositiveInt = 32
     """Size of the embedding f(x)."""
 
     similarity: Literal["learned", "exponential", "indicator", "custom"] = "learned"
-    """`learned` compares embeddings, `exponential` observations, `indicator` is 1 if equal, `custom` is for Python."""
+    """`learned` compares embeddings and `exponential` observations. `indicator` is 1 for equal ones.
+    `custom`: Python only."""
     similarity_scale: Positive = 1.0
     """c of k = exp(-c ‖f(x) - f(x')‖)."""
     alpha: TsallisIndex = 1.0
@@ -37,7 +41,7 @@ class IntrinsicConfig:
     """Negatives per state, sampled from the other half of the environments. 0 uses all states of that half."""
     episodic_weight: Literal["auto"] | Fraction = "auto"
     """Weight of the entropy within episodes, from 0 (the paper's GEM, over all episodes) to 1. `auto` measures it."""
-    episode_memory: Count = 128
+    episode_memory_size: PositiveInt = 128
     """Earlier states of the episode that each state is compared with, at most what fits into 128 MB."""
     huber_offset: NonNegative = 1.0
     """δ of the adjacency regulariser."""
@@ -45,9 +49,9 @@ class IntrinsicConfig:
     """q of the adjacency regulariser."""
     adjacency_scale: NonNegative = 1.0
     """C: weight of the adjacency regulariser. 0 switches it off."""
-    regularisation: NonNegative = 1e-4
+    embedding_penalty: NonNegative = 1e-4
     """w_reg: weight of the embedding penalty ‖f(x)‖²."""
     count_decay: Fraction = 0.99
     """Decay per update of the oracle's visit counts."""
-    normalise: bool = True
-    """Standardise GEM's intrinsic reward before scaling and shifting it."""
+    normalise_reward: bool = True
+    """Standardise GEM's intrinsic reward before scaling and shifting it. Without it, the shift is not used."""

@@ -22,7 +22,7 @@ from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.inverse_dynamics import inverse_dynamics
 from gemax.rewards.running_std import divide_by_running_std
-from gemax.settings import Count, Fraction, Positive, check_fields, check_nonnegative
+from gemax.settings import Fraction, Positive, PositiveInt, check_fields, check_nonnegative
 from gemax.types import Transition, Tree, tree_where, valid_steps
 
 
@@ -32,7 +32,7 @@ class E3bSettings:
 
     ridge: Positive = 0.1
     """λ: the smaller it is, the larger is the bonus of the first states of an episode."""
-    hidden_size: Count = 256
+    hidden_size: PositiveInt = 256
     """Hidden units of the action predictor."""
     bonus_decay: Fraction = 0.99
     """Decay per rollout of the running moments of the bonus."""
@@ -53,7 +53,7 @@ class E3bState(NamedTuple):
 
     parameters: Parameters
     """Parameters of the embedding φ and the action predictor."""
-    optimiser: Tree
+    opt_state: Tree
     memory: EllipticalMemory
     normaliser: Moments
     """Running moments of the bonus."""
@@ -66,7 +66,7 @@ def e3b(
     scale: float,
     settings: E3bSettings,
     ignored_feature: int | None = None,
-    shortest_episode: int = 1,
+    min_episode_steps: int = 1,
 ) -> IntrinsicReward:
     """Returns E3B with this network as φ: the bonus over its running standard deviation, times the scale.
 
@@ -74,8 +74,8 @@ def e3b(
     mean. Our choices are that the deviation decays, because φ changes while it learns, and that it excludes the current
     rollout.
 
-    φ does not see the entry `ignored_feature` of observation vectors. If every episode has at least `shortest_episode`
-    actions, fewer observations have to be embedded.
+    φ does not see the entry `ignored_feature` of observation vectors. Every episode must have at least
+    `min_episode_steps` actions, otherwise the rewards are NaN. Larger values save embeddings.
     """
     check_nonnegative("scale", scale)
     check_fields(settings)
@@ -85,7 +85,7 @@ def e3b(
         optimiser,
         hidden_size=settings.hidden_size,
         ignored_feature=ignored_feature,
-        shortest_episode=shortest_episode,
+        min_episode_steps=min_episode_steps,
     )
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> E3bState:
@@ -112,7 +112,7 @@ def e3b(
         return scaled_reward(state, bonus, transitions)[0]
 
     def step(state: E3bState, transitions: Transition, key: PRNGKeyArray):
-        learned = dynamics.learn(state.parameters, state.optimiser, transitions)
+        learned = dynamics.learn(state.parameters, state.opt_state, transitions)
         embedding = learned.embeddings.after
         bonus, memory = bonus_and_memory(state, embedding, transitions)
         scaled, normaliser = scaled_reward(state, bonus, transitions)
@@ -121,7 +121,7 @@ def e3b(
             "elliptical_bonus_std": std(normaliser),
             "embedding_norm": jnp.sqrt(jnp.mean(jnp.sum(embedding**2, axis=-1))),
         }
-        return scaled, E3bState(learned.parameters, learned.optimiser, memory, normaliser), metrics
+        return scaled, E3bState(learned.parameters, learned.opt_state, memory, normaliser), metrics
 
     def embed(state: E3bState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
         return dynamics.embed(state.parameters, rows)

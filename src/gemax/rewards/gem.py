@@ -45,7 +45,7 @@ class GemState(NamedTuple):
     """Everything that changes in GEM."""
 
     parameters: Parameters
-    optimiser: Tree
+    opt_state: Tree
     terms: tuple[TermState, ...]
     normaliser: RunningScale
     """Running mean and standard deviation of the weighted sum of the terms' standardised rewards."""
@@ -59,12 +59,12 @@ def gem(
     config: IntrinsicConfig,
     terms: tuple[Term, ...],
     ignored_feature: int | None = None,
-    shortest_episode: int = 1,
+    min_episode_steps: int = 1,
 ) -> IntrinsicReward:
     """Returns GEM with f, and one g per term, on a network of `embedding_size + len(terms)` outputs.
 
-    f and g do not see the entry `ignored_feature` of observation vectors, such as the time. If every episode has at
-    least `shortest_episode` actions, fewer observations have to be embedded.
+    f and g do not see the entry `ignored_feature` of observation vectors, such as the time. Every episode must
+    have at least `min_episode_steps` actions, otherwise the rewards are NaN. Larger values save embeddings.
     """
 
     def apply(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> tuple[Outputs, ...]:
@@ -129,7 +129,7 @@ def gem(
         states = with_new_outputs(parameters, states)
         embedding, comparisons = compare(parameters, states, transitions, key)
         cost, metrics = regularisers(
-            apply_term(parameters, 0), embedding, transitions, config, shortest_episode
+            apply_term(parameters, 0), embedding, transitions, config, min_episode_steps
         )
         overlap, weights = weights_of(overlap, comparisons)
         for term, weight, comparison in zip(terms, weights, comparisons, strict=True):
@@ -146,7 +146,7 @@ def gem(
         values = [gem_reward(batch.log_g, batch.contrast, alpha=config.alpha) for batch in comparison.batches]
         raw = term.negatives.by_step(values, comparison, transitions)
         normaliser, standardised = state.normaliser, raw
-        if config.normalise:
+        if config.normalise_reward:
             # The averages include this rollout, so that the first rewards are normalised too.
             normaliser = update_scale(normaliser, raw, is_counted(raw, comparison))
             standardised = normalise(normaliser, raw)
@@ -163,7 +163,7 @@ def gem(
         overlap, weights = weights_of(state.overlap, comparisons)
         total = sum((weight * part for weight, part in zip(weights, parts, strict=True)), jnp.zeros(()))
         normaliser, scale, shift = state.normaliser, config.intrinsic_scale, config.intrinsic_shift
-        if not config.normalise:
+        if not config.normalise_reward:
             scaled = scale * total
         elif len(terms) == 1:
             scaled = scale * total + shift
@@ -182,13 +182,13 @@ def gem(
             state.parameters, state.terms, state.overlap, transitions, key
         )
         scaled, state, raws = scaled_reward(state, comparisons, transitions)
-        updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.parameters)
+        updates, opt_state = optimiser.update(gradient, state.opt_state, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
         metrics |= {"gem_loss": total} | {
             term.prefix + "raw_reward": masked_mean(raw, comparison.has_negatives)
             for term, raw, comparison in zip(terms, raws, comparisons, strict=True)
         }
-        return scaled, state._replace(parameters=parameters, optimiser=optimiser_state), metrics
+        return scaled, state._replace(parameters=parameters, opt_state=opt_state), metrics
 
     def embed(state: GemState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
         return apply(state.parameters, rows)[0].embedding
@@ -233,7 +233,7 @@ def regularisers(
     embeddings: Float[Array, "rows D"],
     transitions: Transition,
     config: IntrinsicConfig,
-    shortest_episode: int,
+    min_episode_steps: int,
 ) -> tuple[Float[Array, ""], Metrics]:
     """Returns the cost of a learned geometry, `w_reg ‖f(x)‖² + C · AR`, averaged over all steps.
 
@@ -243,12 +243,12 @@ def regularisers(
         return jnp.zeros(()), {}
     size = embeddings.shape[-1]
     after = gather(transitions.next_observation, embeddings, transitions.reward.shape[1]).reshape(-1, size)
-    before = embeddings_before(lambda rows: apply(rows).embedding, embeddings, transitions, shortest_episode)
+    before = embeddings_before(lambda rows: apply(rows).embedding, embeddings, transitions, min_episode_steps)
     before, penalty = before.reshape(-1, size), embedding_penalty(after)
     adjacency = adjacency_regulariser(
         before, after, huber_offset=config.huber_offset, huber_exponent=config.huber_exponent
     )
-    cost = config.regularisation * penalty + config.adjacency_scale * adjacency
+    cost = config.embedding_penalty * penalty + config.adjacency_scale * adjacency
     return cost, {"adjacency": adjacency, "embedding_norm": jnp.sqrt(penalty)}
 
 

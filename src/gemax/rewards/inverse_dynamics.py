@@ -34,7 +34,7 @@ class Learned(NamedTuple):
     embeddings: StepEmbeddings
     """Computed with the parameters before learning."""
     parameters: Parameters
-    optimiser: Tree
+    opt_state: Tree
     metrics: Metrics
 
 
@@ -48,7 +48,7 @@ class InverseDynamics(NamedTuple):
     embed_steps: Callable[[Parameters, Transition], StepEmbeddings]
     """`embed_steps(parameters, transitions)`: returns f before and after each step."""
     learn: Callable[[Parameters, Tree, Transition], Learned]
-    """`learn(parameters, optimiser, transitions)`: returns the embeddings, and the parameters after one update."""
+    """`learn(parameters, opt_state, transitions)`: returns the embeddings, and the parameters after one update."""
 
 
 def inverse_dynamics(
@@ -58,12 +58,12 @@ def inverse_dynamics(
     *,
     hidden_size: int = 256,
     ignored_feature: int | None = None,
-    shortest_episode: int = 1,
+    min_episode_steps: int = 1,
 ) -> InverseDynamics:
     """Returns inverse dynamics with this network as f, and one hidden layer of `hidden_size` units in h.
 
-    f does not see the entry `ignored_feature` of observation vectors. If every episode has at least `shortest_episode`
-    actions, fewer observations have to be embedded.
+    f does not see the entry `ignored_feature` of observation vectors. Every episode must have at least
+    `min_episode_steps` actions, otherwise the embeddings are NaN. Larger values save embeddings.
     """
     check_count("num_actions", num_actions)
     predictor = mlp((hidden_size, num_actions))
@@ -81,7 +81,7 @@ def inverse_dynamics(
     def embed_steps(parameters: Parameters, transitions: Transition) -> StepEmbeddings:
         """Embeds each row of a table once."""
         after = embed(parameters, transitions.next_observation.rows)
-        before = embeddings_before(partial(embed, parameters), after, transitions, shortest_episode)
+        before = embeddings_before(partial(embed, parameters), after, transitions, min_episode_steps)
         return StepEmbeddings(
             before, gather(transitions.next_observation, after, transitions.reward.shape[1])
         )
@@ -96,9 +96,9 @@ def inverse_dynamics(
         accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == action)
         return total, (embeddings, {"action_loss": total, "action_accuracy": accuracy})
 
-    def learn(parameters: Parameters, optimiser_state: Tree, transitions: Transition) -> Learned:
+    def learn(parameters: Parameters, opt_state: Tree, transitions: Transition) -> Learned:
         gradient, (embeddings, metrics) = jax.grad(loss, has_aux=True)(parameters, transitions)
-        updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
-        return Learned(embeddings, optax.apply_updates(parameters, updates), optimiser_state, metrics)
+        updates, opt_state = optimiser.update(gradient, opt_state, parameters)
+        return Learned(embeddings, optax.apply_updates(parameters, updates), opt_state, metrics)
 
     return InverseDynamics(init, embed, embed_steps, learn)

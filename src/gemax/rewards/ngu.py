@@ -1,8 +1,8 @@
 """NGU, never give up (Badia et al. 2020): the reward is high for states far from all earlier states of the episode.
 
-Section 2 and Algorithm 1 of the paper, for each environment separately. At time t + 1 the memory holds f(x_0) … f(x_t),
-including the first state of the episode. x_{t+1} is compared with the memory and added to it at the next step. A
-terminal state has a reward but is never added. Embeddings in the memory are not recomputed when f changes.
+Section 2 and Algorithm 1 of Badia et al., for each environment separately. At time t + 1 the memory holds
+f(x_0) … f(x_t), including the first state of the episode. x_{t+1} is compared with the memory and added to it at the
+next step. A terminal state has a reward but is never added. Embeddings in the memory are not recomputed when f changes.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.episode_memory import remembered_entries
 from gemax.rewards.inverse_dynamics import StepEmbeddings, inverse_dynamics
 from gemax.settings import (
-    Count,
     Fraction,
     NonNegative,
     Positive,
+    PositiveInt,
     check_count,
     check_fields,
     check_nonnegative,
@@ -29,26 +29,27 @@ from gemax.settings import (
 from gemax.types import Transition, Tree, tree_where
 
 UNROLLED_DIMENSIONS = 32
-"""Number of embedding dimensions that are added in one pass. Fewer passes read and write the distances less often."""
+"""Embedding dimensions per iteration of the scan. Larger values read and write the distances less often."""
 
 
 @dataclass(frozen=True)
 class NguSettings:
     """Settings of NGU. The defaults are those of its paper."""
 
-    num_neighbours: Count = 10
+    num_neighbours: PositiveInt = 10
     """k: number of nearest neighbours in the memory."""
     kernel_epsilon: Positive = 1e-3
     """ε of the kernel ε / (d²/d_m² + ε)."""
     cluster_distance: NonNegative = 0.008
-    """ξ: neighbours closer than this, as a share of d_m², count as identical."""
+    """ξ: neighbours with d²/d_m² below this count as identical."""
     pseudo_count: Positive = 0.001
     """c: added to the similarity, so that the reward is at most 1 / c."""
     max_similarity: Positive = 8.0
-    """s_max: states with a larger similarity have no reward. Not reached with fewer than 64 neighbours."""
+    """s_max: states with a larger similarity have no reward. The default is not reached with fewer than 64
+    neighbours."""
     distance_decay: Fraction = 0.999
     """Decay per step of the running average d_m². 1 averages over all steps so far."""
-    hidden_size: Count = 256
+    hidden_size: PositiveInt = 256
     """Hidden units of the action predictor."""
 
 
@@ -70,7 +71,7 @@ class NguState(NamedTuple):
 
     parameters: Parameters
     """Parameters of the embedding f and the action predictor h."""
-    optimiser: Tree
+    opt_state: Tree
     memory: EpisodicMemory
 
 
@@ -80,7 +81,7 @@ class EpisodicNovelty(NamedTuple):
     reward: Float[Array, "time envs"]
     similarity: Float[Array, "time envs"]
     """s: similarity to the memory."""
-    mean_distance: Float[Array, "time envs"]
+    mean_squared_distance: Float[Array, "time envs"]
     """d_m²: running average of the squared distances to neighbours."""
 
 
@@ -92,12 +93,13 @@ def ngu(
     scale: float,
     settings: NguSettings,
     ignored_feature: int | None = None,
-    shortest_episode: int = 1,
+    min_episode_steps: int = 1,
 ) -> IntrinsicReward:
     """Returns NGU's episodic reward times the scale, with this network as f.
 
     The memory holds the last `horizon` states of an episode. f does not see the entry `ignored_feature` of observation
-    vectors. If every episode has at least `shortest_episode` actions, fewer observations have to be embedded.
+    vectors. Every episode must have at least `min_episode_steps` actions, otherwise the rewards are NaN. Larger values
+    save embeddings.
     """
     check_count("horizon", horizon)
     check_nonnegative("scale", scale)
@@ -108,7 +110,7 @@ def ngu(
         optimiser,
         hidden_size=settings.hidden_size,
         ignored_feature=ignored_feature,
-        shortest_episode=shortest_episode,
+        min_episode_steps=min_episode_steps,
     )
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> NguState:
@@ -124,14 +126,14 @@ def ngu(
         return scale * result.reward
 
     def step(state: NguState, transitions: Transition, key: PRNGKeyArray):
-        learned = dynamics.learn(state.parameters, state.optimiser, transitions)
+        learned = dynamics.learn(state.parameters, state.opt_state, transitions)
         result, memory = novelty(state, learned.embeddings, transitions)
         metrics = learned.metrics | {
             "episodic_reward": jnp.mean(result.reward),
             "memory_similarity": jnp.mean(result.similarity),
-            "neighbour_distance": jnp.sqrt(jnp.mean(result.mean_distance)),
+            "neighbour_distance": jnp.sqrt(jnp.mean(result.mean_squared_distance)),
         }
-        return scale * result.reward, NguState(learned.parameters, learned.optimiser, memory), metrics
+        return scale * result.reward, NguState(learned.parameters, learned.opt_state, memory), metrics
 
     def embed(state: NguState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
         return dynamics.embed(state.parameters, rows)
@@ -161,22 +163,22 @@ def episodic_novelty(
 ) -> tuple[EpisodicNovelty, EpisodicMemory]:
     """Applies Algorithm 1 to all steps of a rollout. Returns the novelty of each step and the memory after the rollout.
 
-    Only the running average is sequential. The entries that each step remembers are known beforehand, so all distances
-    are computed at once.
+    Only the running average is sequential. Which entries each step is compared with depends only on `is_first`,
+    `length` and the capacity, so all distances are computed at once.
     """
     capacity = memory.embedding.shape[-1]
     entries = jnp.concatenate([memory.embedding, embedding_t.transpose(2, 1, 0)], axis=-1)
     remembered = remembered_entries(is_first, memory.length, capacity)
-    squared, exists = nearest(embedding_tp1, entries, remembered, settings.num_neighbours)
+    squared, exists = nearest_squared_distances(embedding_tp1, entries, remembered, settings.num_neighbours)
     sums, counts = running_sums(memory, squared, exists, settings.distance_decay)
-    mean_distance = sums / jnp.maximum(counts, jnp.finfo(counts.dtype).tiny)
-    novelty = inverse_similarity(squared, exists, mean_distance, settings)
+    mean_squared_distance = sums / jnp.maximum(counts, jnp.finfo(counts.dtype).tiny)
+    novelty = novelty_from_distances(squared, exists, mean_squared_distance, settings)
     # The memory continues with the entries that the last step remembers.
     length = jnp.sum(remembered[:, -1], axis=-1, dtype=memory.length.dtype)
     return novelty, EpisodicMemory(entries[..., -capacity:], length, sums[-1], counts[-1])
 
 
-def nearest(
+def nearest_squared_distances(
     embedding_tp1: Float[Array, "time envs D"],
     entries: Float[Array, "D envs entries"],
     remembered: Bool[Array, "envs time entries"],
@@ -214,7 +216,7 @@ def running_sums(
     exists: Bool[Array, "time envs k"],
     decay: float,
 ) -> tuple[Float[Array, "time envs"], Float[Array, "time envs"]]:
-    """Returns `distance_sum` and `distance_count` after each step, whose distances they include."""
+    """Returns `distance_sum` and `distance_count` after each step, including the distances of that step."""
 
     def add(before: tuple[Array, Array], new: tuple[Array, Array]):
         after = decay * before[0] + new[0], decay * before[1] + new[1]
@@ -224,21 +226,21 @@ def running_sums(
     return jax.lax.scan(add, (memory.distance_sum, memory.distance_count), new)[1]
 
 
-def inverse_similarity(
+def novelty_from_distances(
     squared: Float[Array, "time envs k"],
     exists: Bool[Array, "time envs k"],
-    mean_distance: Float[Array, "time envs"],
+    mean_squared_distance: Float[Array, "time envs"],
     settings: NguSettings,
 ) -> EpisodicNovelty:
-    """Returns `1 / s` with `s = √(Σ K) + c`, and 0 where s exceeds s_max.
+    """Returns the reward `1 / s`, 0 where s exceeds s_max, with s = √(Σ K) + c and K = ε / (max(d²/d_m² - ξ, 0) + ε).
 
     With fewer than k neighbours the sum has fewer terms, so the first steps of an episode have higher rewards.
     """
     # If d_m² is zero, all distances are zero and the divisor does not matter.
-    scale = jnp.maximum(mean_distance, jnp.finfo(mean_distance.dtype).tiny)[..., None]
+    scale = jnp.maximum(mean_squared_distance, jnp.finfo(mean_squared_distance.dtype).tiny)[..., None]
     clustered = jnp.maximum(squared / scale - settings.cluster_distance, 0.0)
     kernel = jnp.where(exists, settings.kernel_epsilon / (clustered + settings.kernel_epsilon), 0.0)
     similarity = jnp.sqrt(jnp.sum(kernel, axis=-1)) + settings.pseudo_count
     # There is at least one neighbour, the observation before the step, unless it was not finite.
     is_novel = (similarity <= settings.max_similarity) & exists[..., 0]
-    return EpisodicNovelty(jnp.where(is_novel, 1.0 / similarity, 0.0), similarity, mean_distance)
+    return EpisodicNovelty(jnp.where(is_novel, 1.0 / similarity, 0.0), similarity, mean_squared_distance)

@@ -23,7 +23,7 @@ from gemax.core.similarity_products import MAX_MATRIX_ENTRIES
 from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward, hide_feature
 from gemax.rewards.running_std import divide_by_running_std
-from gemax.settings import Count, Fraction, check_fields, check_nonnegative
+from gemax.settings import Fraction, PositiveInt, check_fields, check_nonnegative
 from gemax.types import Observations, Transition, gather, gather_flat, valid_steps
 
 
@@ -31,9 +31,9 @@ from gemax.types import Observations, Transition, gather, gather_flat, valid_ste
 class Re3Settings:
     """Settings of RE3. k is that of its paper."""
 
-    num_neighbours: Count = 3
+    num_neighbours: PositiveInt = 3
     """k: number of nearest neighbours."""
-    memory_size: Count = 1024
+    memory_size: PositiveInt = 1024
     """Number of recent states that a step is compared with, if there is a memory."""
     distance_decay: Fraction = 0.99
     """Decay per rollout of the running moments of the distance."""

@@ -39,7 +39,7 @@ class RndState(NamedTuple):
 
     target: Parameters
     predictor: Parameters
-    optimiser: Tree
+    opt_state: Tree
     observations: Moments
     """Running moments of the next observations."""
     errors: Moments
@@ -103,7 +103,7 @@ def distillation(
         return RndState(
             target=network.init(target_key, rows),
             predictor=predictor,
-            optimiser=optimiser.init(predictor),
+            opt_state=optimiser.init(predictor),
             observations=init_row_moments(rows[0]),
             errors=init_moments(),
         )
@@ -140,10 +140,10 @@ def distillation(
         grad_fn = jax.value_and_grad(loss, has_aux=True)
         (total, errors), gradient = grad_fn(state.predictor, state.target, observations)
         errors = gather_scalars(observations, errors, transitions.reward.shape[1])
-        updates, optimiser_state = optimiser.update(gradient, state.optimiser, state.predictor)
+        updates, opt_state = optimiser.update(gradient, state.opt_state, state.predictor)
         state = state._replace(
             predictor=optax.apply_updates(state.predictor, updates),
-            optimiser=optimiser_state,
+            opt_state=opt_state,
             observations=moments,
             errors=updated_errors(state, errors),
         )

@@ -16,17 +16,17 @@ def embeddings_before(
     embed: Callable[[Float[Array, "rows *shape"]], Float[Array, "rows D"]],
     next_embeddings: Float[Array, "rows D"],
     transitions: Transition,
-    shortest_episode: int = 1,
+    min_episode_steps: int = 1,
 ) -> Float[Array, "time envs D"]:
     """Returns f(x_t) of each step, given f(x_t+1) for the rows of the next observations.
 
-    If an episode has fewer actions than `shortest_episode`, the result is NaN.
+    If an episode has fewer actions than `min_episode_steps`, the result is NaN.
     """
     num_steps, num_envs = transitions.reward.shape
     if transitions.observation.row_index is not None:
         # Observations and next observations are rows of the same table.
         return gather(transitions.observation, next_embeddings, num_envs)
-    slots = max_starts(num_steps, shortest_episode)
+    slots = max_starts(num_steps, min_episode_steps)
     if 2 * slots > num_steps:
         return gather(transitions.observation, embed(transitions.observation.rows), num_envs)
     is_start = transitions.is_first.at[0].set(True)
@@ -45,9 +45,9 @@ def embeddings_before(
     return jnp.where(jnp.any(slot >= slots), jnp.nan, before)
 
 
-def max_starts(num_steps: int, shortest_episode: int) -> int:
+def max_starts(num_steps: int, min_episode_steps: int) -> int:
     """Returns the maximum number of starts per environment: its first step, and each step after a reset."""
     if num_steps < 2:
         return num_steps
     # The first reset may come right after the first step, the others after each shortest episode.
-    return 2 + (num_steps - 2) // shortest_episode
+    return 2 + (num_steps - 2) // min_episode_steps

@@ -37,8 +37,8 @@ def train(
         seed: Random seed. With `seeds=5`, the first of five seeds that are trained together.
         out: Run directory. The default is runs/ENV-METHOD-SEED, numbered if that exists.
         callback: Called with the metrics of every compiled call.
-        similarity: `learned`, `exponential`, `indicator`, or a function that maps two batches of centred, flattened
-            observations, [N, D] and [M, D], to their similarities, [N, M], in [0, 1].
+        similarity: `learned`, `exponential`, `indicator`, or a function that maps two batches of standardised,
+            flattened observations, [N, D] and [M, D], to their similarities, [N, M], in [0, 1].
         reward: A custom `IntrinsicReward` instead of a method, or a function that makes one from the environment's
             `EnvSpec` and the `Config`.
         start_from: Run directory to copy the networks from, for all seeds.

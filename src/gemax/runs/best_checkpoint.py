@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gemax.runs.checkpoint_format import DamagedError
+from gemax.runs.checkpoint_format import DamagedCheckpointError
 from gemax.runs.checkpoints import NoBestError, read_best, save_best
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.provenance import provenance
@@ -152,7 +152,7 @@ def _best_on_disk(run: RunDirectory, log: Callable[[str], None]) -> BestState | 
         return BestState(update, float(metadata["recent_return"]), float(metadata["seconds"]), None)
     except NoBestError:
         return None
-    except DamagedError as damage:
+    except DamagedCheckpointError as damage:
         log(
             f"The best checkpoint in {run.checkpoints} is damaged: {damage}. The next best state replaces it."
         )

@@ -18,8 +18,11 @@ import safetensors.numpy
 from gemax.errors import CheckpointError
 from gemax.version import VERSION
 
-FORMAT = 1
-"""Increased when older code can no longer read new checkpoints. Every format has the seal."""
+FORMAT = 2
+"""Increased when older code can no longer read new checkpoints.
+
+Every format has the seal, so older code can tell a newer checkpoint from a damaged one.
+"""
 ARRAYS = "arrays.safetensors"
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 2**20
@@ -33,7 +36,7 @@ _READ_ERRORS = (
 """Raised while reading files that `encode_checkpoint` did not write, or that have changed since."""
 
 
-class DamagedError(Exception):
+class DamagedCheckpointError(Exception):
     """A checkpoint is incomplete or differs from what was written. The message gives the reason."""
 
 
@@ -42,7 +45,7 @@ def encode_checkpoint(update: int, tree: Any, metadata: dict[str, Any]) -> dict[
 
     Raises:
         TypeError: A leaf or the metadata has a type that the files cannot hold.
-        ValueError: Two leaves have the same name, or the metadata would not be read back unchanged.
+        ValueError: Two leaves have the same name, or JSON would change the metadata (for example the keys 1 and "1").
     """
     leaves = _named_leaves(tree)
     arrays = _encode_arrays(leaves)
@@ -53,10 +56,10 @@ def encode_checkpoint(update: int, tree: Any, metadata: dict[str, Any]) -> dict[
             "update": update,
             "arrays": {"bytes": len(arrays), "sha256": hashlib.sha256(arrays).hexdigest()},
             "leaves": {name: _describe(leaf) for name, leaf in leaves.items()},
-            "facts": metadata,
+            "metadata": metadata,
         }
     )
-    # Raises now, not when loading, if JSON does not preserve the metadata (for example the keys 1 and "1").
+    # Raises now, not when loading, if JSON changes the metadata.
     _unseal(manifest)
     return {ARRAYS: arrays, MANIFEST: manifest}
 
@@ -74,7 +77,7 @@ def read_checkpoint(path: Path, update: int | None) -> StoredCheckpoint:
     """Reads a checkpoint, of any update if that is None. Uses nothing before its checksum is verified.
 
     Raises:
-        DamagedError: A file is missing or damaged, or the checkpoint is of another update.
+        DamagedCheckpointError: A file is missing or damaged, or the manifest gives another update than `update`.
         CheckpointError: The checkpoint has a newer format.
     """
     try:
@@ -85,15 +88,15 @@ def read_checkpoint(path: Path, update: int | None) -> StoredCheckpoint:
                 f"this is {VERSION} (format {FORMAT}). Update gemax to load it."
             )
         if update is not None and manifest["update"] != update:
-            raise ValueError(f"{MANIFEST} is of update {manifest['update']}")
+            raise ValueError(f"{MANIFEST} gives update {manifest['update']}; expected {update}")
         content = _read_file(path / ARRAYS, manifest["arrays"]["bytes"])
         if hashlib.sha256(content).hexdigest() != manifest["arrays"]["sha256"]:
             raise ValueError(f"the sha256 of {ARRAYS} differs: it is truncated or corrupted")
         tensors = dict(safetensors.deserialize(content))
         arrays = {name: _decode(leaf, tensors[name]) for name, leaf in manifest["leaves"].items()}
-        return StoredCheckpoint(int(manifest["update"]), arrays, manifest["facts"])
+        return StoredCheckpoint(int(manifest["update"]), arrays, manifest["metadata"])
     except _READ_ERRORS as error:
-        raise DamagedError(f"{type(error).__name__}: {error}") from error
+        raise DamagedCheckpointError(f"{type(error).__name__}: {error}") from error
 
 
 def restore_tree(path: Path, arrays: dict[str, AnyArray], like: Any) -> Any:
@@ -132,7 +135,7 @@ def _is_prng_key(leaf: Any) -> bool:
 def _describe(leaf: Any) -> dict[str, Any]:
     description = {"shape": list(leaf.shape), "dtype": leaf.dtype.name}
     if _is_prng_key(leaf):
-        description["generator"] = str(jax.random.key_impl(leaf))
+        description["prng_impl"] = str(jax.random.key_impl(leaf))
     return description
 
 
@@ -150,9 +153,9 @@ def _encode_arrays(leaves: dict[str, Any]) -> bytes:
 
 def _decode(description: dict[str, Any], tensor: dict[str, Any]) -> AnyArray:
     """Returns a leaf from its bytes. Raises ValueError if they do not match the description."""
-    if "generator" in description:
+    if "prng_impl" in description:
         key_data = np.frombuffer(tensor["data"], np.uint32).reshape(tensor["shape"])
-        array = jax.random.wrap_key_data(jnp.array(key_data), impl=description["generator"])
+        array = jax.random.wrap_key_data(jnp.array(key_data), impl=description["prng_impl"])
     else:
         array = np.frombuffer(tensor["data"], np.dtype(description["dtype"])).reshape(tensor["shape"])
     if _describe(array) != description:
@@ -168,8 +171,8 @@ def _convert(array: AnyArray, like: Any) -> AnyArray:
         return array
     if not like.weak_type:
         return jnp.array(array)
-    # Weak types decide the dtype of sums, so a resumed run needs them. JAX creates them from Python scalars only:
-    # create one of the same kind and overwrite it.
+    # Weak types decide the dtype of sums, so a resumed run needs them. JAX creates weak types only from Python scalars:
+    # fill an array with a Python zero, then overwrite its values.
     return jnp.full(array.shape, array.dtype.type(0).item()).at[...].set(array)
 
 
@@ -183,7 +186,8 @@ def _check_leaves(path: Path, stored: dict[str, Any], expected: dict[str, Any]) 
     if len(lines) > MAX_LISTED_LEAVES:
         lines[MAX_LISTED_LEAVES:] = [f"  and {len(lines) - MAX_LISTED_LEAVES} more"]
     if lines:
-        raise CheckpointError("\n".join([f"{path} holds the state of another kind of run:", *lines]))
+        problem = f"{path} does not fit this run. Load it with the configuration it was saved with:"
+        raise CheckpointError("\n".join([problem, *lines]))
 
 
 def _format(leaf: Any) -> str:

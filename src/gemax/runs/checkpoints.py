@@ -20,7 +20,7 @@ from gemax.errors import CheckpointError
 from gemax.runs.checkpoint_format import (
     ARRAYS,
     MANIFEST,
-    DamagedError,
+    DamagedCheckpointError,
     StoredCheckpoint,
     encode_checkpoint,
     read_checkpoint,
@@ -146,7 +146,7 @@ def read_best(folder: Path) -> StoredCheckpoint:
 
     Raises:
         NoBestError: There is none.
-        DamagedError: It is damaged.
+        DamagedCheckpointError: It is damaged.
         CheckpointError: It has a newer format.
     """
     path = folder / BEST
@@ -156,7 +156,7 @@ def read_best(folder: Path) -> StoredCheckpoint:
 
 
 def _read_best_patiently(folder: Path) -> StoredCheckpoint:
-    with contextlib.suppress(NoBestError, DamagedError):
+    with contextlib.suppress(NoBestError, DamagedCheckpointError):
         return read_best(folder)
     time.sleep(RETRY_SECONDS)
     return read_best(folder)
@@ -175,7 +175,7 @@ def _load(folder: Path, checkpoint: Checkpoint, messages: list[str]) -> LoadedCh
 def _load_best(folder: Path, messages: list[str]) -> LoadedCheckpoint:
     try:
         return LoadedCheckpoint(*_read_best_patiently(folder), messages, folder / BEST)
-    except DamagedError as damage:
+    except DamagedCheckpointError as damage:
         reason = f"The best checkpoint is damaged, {folder / BEST}: {damage}."
     try:
         newest = _load_newest(folder, messages)
@@ -191,12 +191,12 @@ def _load_update(folder: Path, update: int, messages: list[str]) -> LoadedCheckp
     try:
         if update in found:
             return LoadedCheckpoint(*read_checkpoint(found[update], update), messages, found[update])
-    except DamagedError as damage:
+    except DamagedCheckpointError as damage:
         raise CheckpointError(
             f"The checkpoint of update {update} is damaged, {found[update]}: {damage}"
         ) from damage
     kept = [str(number) for number in sorted(found)]
-    with contextlib.suppress(NoBestError, DamagedError):
+    with contextlib.suppress(NoBestError, DamagedCheckpointError):
         best = _read_best_patiently(folder)
         if best.update == update:
             return LoadedCheckpoint(*best, messages, folder / BEST)
@@ -211,7 +211,7 @@ def _load_newest(folder: Path, messages: list[str]) -> LoadedCheckpoint:
     for update, path in sorted(_find_checkpoints(folder).items(), reverse=True):
         try:
             stored = read_checkpoint(path, update)
-        except DamagedError as damage:
+        except DamagedCheckpointError as damage:
             skipped.append(f"update {update}: {path}: {damage}")
             continue
         messages = messages + [f"Skipped a damaged checkpoint, {reason}" for reason in skipped]

@@ -26,7 +26,7 @@ FALL_UPDATES = 10
 ADVICE = {
     "similarity_mean": "everything looks the same to f: raise huber_offset or lower adjacency_scale",
     "effective_states": "everything looks distinct to f: lower similarity_scale or raise adjacency_scale",
-    "embedding_norm": "f grows without limit: raise regularisation or lower reward_learning_rate",
+    "embedding_norm": "f grows without limit: raise embedding_penalty or lower reward_learning_rate",
 }
 
 

@@ -43,7 +43,7 @@ class Policy:
             greedy: Takes the mode of the action distribution instead of sampling.
         """
         encoded = self.spec.encode_observation(observation)
-        if np.shape(encoded) != self._trainer.centring.mean.shape:
+        if np.shape(encoded) != self._trainer.observation_moments.mean.shape:
             raise ValueError(
                 f"observation must have the shape {self.spec.observation.shape} of {self.spec.name}; "
                 f"got {np.shape(observation)}."
@@ -63,7 +63,9 @@ class Policy:
 
     def _compiled_act(self, observation, inputs, lstm_state, key, greedy):
         network, parameters = self._trainer.network, self._state.parameters
-        terms = network.observation_terms(parameters, standardise(self._state.centring, observation))
+        terms = network.observation_terms(
+            parameters, standardise(self._state.observation_moments, observation)
+        )
         tables, distribution = network.tables(parameters), self._trainer.distribution
         return act(
             network, parameters, tables, terms, inputs, lstm_state, key, greedy=greedy, actions=distribution

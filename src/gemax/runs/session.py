@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
     path: Path
     summary: dict[str, Any]
-    stopped_by: int | None
+    stop_signal: int | None
     """Number of the signal that stopped the run early, or None."""
 
 

@@ -1,6 +1,6 @@
 """The first state of a run: random, or warm-started from another run.
 
-A warm start copies the networks, the centring of observations and, if the method is the same, the intrinsic reward.
+A warm start copies the networks, the moments of observations and, if the method is the same, the intrinsic reward.
 Everything else is new. Optimiser states are not copied, because their gradients had another reward.
 """
 
@@ -27,9 +27,9 @@ AGENT_SIZES = ("observation", "torso_size", "lstm_size", "head_size", "time_buck
 METHODS_WITH_EMBEDDING = ("gem", "ngu", "ngu-rnd", "e3b", "re3")
 REWARD_SETTINGS = ("method", "similarity", "episodic_weight")
 """The state of an intrinsic reward is copied only if these settings are equal."""
-_NEW_REWARD_FIELDS = re.compile(r"\.(optimiser|memory|visits|reward_moments)\b")
+_NEW_REWARD_FIELDS = re.compile(r"\.(opt_state|memory|visits|reward_moments)\b")
 """Fields of an intrinsic reward that are not copied: past episodes, cell counts and moments of scaled rewards."""
-_CENTRING_MEAN, _LSTM_INPUT = ".centring.mean", ".parameters['lstm']['input']"
+_OBSERVATION_MEAN, _LSTM_INPUT = ".observation_moments.mean", ".parameters['lstm']['input']"
 
 
 def first_state(trainer: Trainer, log: Callable[[str], None]) -> tuple[Trainer, TrainState]:
@@ -81,12 +81,12 @@ def _copy_learned(
     """Returns the fresh state with the leaves that a warm start copies."""
     config = trainer.config
     copies_reward = all(source.flat[name] == config.flat[name] for name in REWARD_SETTINGS)
-    # The centring of a finite environment is computed from all its observations.
-    copies_centring = trainer.finite is None
+    # The moments of a finite environment are computed from all its observations.
+    copies_observation_moments = trainer.finite is None
 
     def choose(keys: Any, leaf: jax.Array) -> jax.Array:
         name = jax.tree_util.keystr(keys)
-        if not is_copied(name, copies_reward, copies_centring):
+        if not is_copied(name, copies_reward, copies_observation_moments):
             return leaf
         shape = leaf.shape if config.run.seeds == 1 else leaf.shape[1:]
         if name not in learned or learned[name].shape != shape:
@@ -101,7 +101,7 @@ def _copy_learned(
     return state._replace(parameters=trainer.network.ignore_reward(state.parameters))
 
 
-def is_copied(name: str, copies_reward: bool, copies_centring: bool) -> bool:
+def is_copied(name: str, copies_reward: bool, copies_observation_moments: bool) -> bool:
     """Returns whether a leaf of the state is copied from the source.
 
     The value head is always copied. With another reward its values are wrong, but so are those of a new head.
@@ -110,7 +110,7 @@ def is_copied(name: str, copies_reward: bool, copies_centring: bool) -> bool:
         return True
     if name.startswith(".reward"):
         return copies_reward and not _NEW_REWARD_FIELDS.search(name)
-    return copies_centring and name.startswith(".centring")
+    return copies_observation_moments and name.startswith(".observation_moments")
 
 
 def _check_shapes(path: Path, source: Config, learned: dict[str, Any], trainer: Trainer) -> None:
@@ -121,7 +121,7 @@ def _check_shapes(path: Path, source: Config, learned: dict[str, Any], trainer: 
         expected, got = source.flat[name], config.flat[name]
         if got != expected:
             raise ValueError(f"{name} must be {expected}, as in {path}; got {got}.")
-    shape, expected = np.shape(trainer.centring.mean), np.shape(learned[_CENTRING_MEAN])
+    shape, expected = np.shape(trainer.observation_moments.mean), np.shape(learned[_OBSERVATION_MEAN])
     if shape != expected:
         raise ValueError(
             f"observations must have the shape {expected}, as in {path}; those of {config.env.env_id} have {shape}."

@@ -39,7 +39,7 @@ class CustomParts(NamedTuple):
     """Python objects that a user passes to a run. No file stores them, so resuming needs them again."""
 
     similarity: PairSimilarity | None = None
-    """k(x, x') of centred, flattened observations: [N, D] and [M, D] give [N, M], with values in [0, 1]."""
+    """k(x, x') of standardised, flattened observations: [N, D] and [M, D] give [N, M], with values in [0, 1]."""
     reward: CustomReward | None = None
     """The intrinsic reward."""
     make_env: MakeEnv | None = None
@@ -56,7 +56,7 @@ def assemble(config: Config, custom: CustomParts | None = None) -> Trainer:
     _check_custom_parts(config, custom)
     collector, spec, finite = _environment(config, custom)
     _check_image_size(spec)
-    centring, table = _observations(spec, finite)
+    observation_moments, table = _observations(spec, finite)
     agent = config.agent
     network = agent_network(
         spec.actions.num_inputs,
@@ -78,7 +78,7 @@ def assemble(config: Config, custom: CustomParts | None = None) -> Trainer:
         network=network,
         optimiser=make_optimiser(agent, agent.learning_rate),
         reward=_reward(config, spec, finite, custom),
-        centring=centring,
+        observation_moments=observation_moments,
     )
 
 
@@ -110,12 +110,12 @@ def make_jax_env(config: Config) -> JaxEnv:
 
 
 def _observations(spec: EnvSpec, finite: FiniteEnv | None) -> tuple[Moments, ObservationTable]:
-    """Returns the initial centring and the table of all observations, which is empty if they are not known."""
+    """Returns the initial moments and the table of all observations, which is empty if they are not known."""
     if finite is None:
         return init_moments(spec.observation.shape), ObservationTable(None)
-    centring = table_moments(finite.observation_table)
-    rows = None if finite.has_noise else standardise(centring, finite.observation_table)
-    return centring, ObservationTable(rows)
+    observation_moments = table_moments(finite.observation_table)
+    rows = None if finite.has_noise else standardise(observation_moments, finite.observation_table)
+    return observation_moments, ObservationTable(rows)
 
 
 def _check_image_size(spec: EnvSpec) -> None:
@@ -150,7 +150,7 @@ def _reward(config: Config, spec: EnvSpec, finite: FiniteEnv | None, custom: Cus
         num_states=spec.num_states,
         pixels_per_cell=spec.pixels_per_cell,
         time_feature=spec.time_feature,
-        shortest_episode=spec.shortest_episode,
+        min_episode_steps=spec.min_episode_steps,
         similarity=custom.similarity,
     )
     reward = build_reward(intrinsic, inputs)

@@ -8,7 +8,7 @@ from gemax.agent.config import AgentConfig
 from gemax.envs.config import EnvConfig
 from gemax.envs.registry import find_env
 from gemax.rewards.config import IntrinsicConfig
-from gemax.settings import CheckpointName, Count, Fraction, NonNegativeInt, check_fields, field_names
+from gemax.settings import CheckpointName, Fraction, NonNegativeInt, PositiveInt, check_fields, field_names
 
 Preset: TypeAlias = Literal["laptop", "paper"]
 
@@ -21,15 +21,15 @@ class RunConfig:
     """Defaults of all other fields: `laptop` learns in minutes on two cores, `paper` has the paper's settings."""
     seed: NonNegativeInt = 0
     """Random seed, or the first one of several."""
-    seeds: Count = 1
-    """Number of seeds trained together, starting from `seed`."""
-    updates: Count = 500
+    seeds: PositiveInt = 1
+    """Number of seeds to train in parallel, starting from `seed` (gemax environments only)."""
+    updates: PositiveInt = 500
     """Number of updates."""
-    updates_per_call: Count = 10
-    """Updates per compiled call. Metrics, checkpoints and signals are handled between calls."""
-    checkpoint_every: Count = 100
+    updates_per_call: PositiveInt = 10
+    """Updates per call of the compiled training function. Metrics, checkpoints and Ctrl-C are handled between calls."""
+    checkpoint_every: PositiveInt = 100
     """Updates between checkpoints."""
-    keep_checkpoints: Count = 3
+    keep_checkpoints: PositiveInt = 3
     """Number of newest checkpoints to keep."""
     visitation_decay: Fraction = 0.99
     """Decay per update of the moving average of cell visits."""

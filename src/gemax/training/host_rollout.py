@@ -39,7 +39,7 @@ class PolicySnapshot(NamedTuple):
     parameters: Parameters
     tables: InputTables
     """Input tables of these parameters, computed once per rollout."""
-    centring: Moments
+    observation_moments: Moments
 
 
 class HostActor:
@@ -67,7 +67,7 @@ class HostActor:
 
     def snapshot(self, state: TrainState) -> PolicySnapshot:
         """Returns the policy of a training state."""
-        return PolicySnapshot(state.parameters, self._tables(state.parameters), state.centring)
+        return PolicySnapshot(state.parameters, self._tables(state.parameters), state.observation_moments)
 
     def collect(
         self, snapshot: PolicySnapshot, num_steps: int, key: PRNGKeyArray, *, greedy: bool = False
@@ -131,7 +131,7 @@ class HostActor:
         time: HostArray = np.minimum(before.inputs.time + 1, self._spec.horizon).astype(np.int32)
         state = ActorState(
             env=(),
-            observation=outcome.current,
+            observation=outcome.current_observation,
             inputs=AgentInputs(previous_action, outcome.reward, time),
             is_first=outcome.is_first,
             lstm_state=lstm_state,
@@ -290,7 +290,9 @@ def _act(
 ) -> _Acted:
     """Chooses an action in every environment, for step `number` of a rollout."""
     network = trainer.network
-    terms = network.observation_terms(snapshot.parameters, standardise(snapshot.centring, actor.observation))
+    terms = network.observation_terms(
+        snapshot.parameters, standardise(snapshot.observation_moments, actor.observation)
+    )
     initial_lstm_state = network.initial_lstm_state(actor.is_first.shape[0])
     acted = act(
         network,

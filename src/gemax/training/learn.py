@@ -48,16 +48,16 @@ class Trainer(NamedTuple):
     network: AgentNetwork
     optimiser: optax.GradientTransformation
     reward: IntrinsicReward
-    centring: Moments
-    """Initial centring of observations."""
+    observation_moments: Moments
+    """Initial moments that observations are standardised with."""
 
 
 def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
     """Returns the state before the first update."""
-    config, centring = trainer.config, trainer.centring
+    config, observation_moments = trainer.config, trainer.observation_moments
     agent_key, reward_key, envs_key, run_key = jax.random.split(key, 4)
     actor = trainer.collector.initial_actor(trainer, envs_key)
-    rows = trainer.table.observations(centring, actor.observation[None]).rows
+    rows = trainer.table.network_inputs(observation_moments, actor.observation[None]).rows
     parameters = trainer.network.init(agent_key, rows)
     return TrainState(
         update=jnp.zeros((), int),
@@ -65,9 +65,9 @@ def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
         actor=actor,
         window=empty_window(actor, config.agent.unroll_length - config.agent.unroll_period),
         parameters=parameters,
-        optimiser=trainer.optimiser.init(parameters),
+        opt_state=trainer.optimiser.init(parameters),
         reward=trainer.reward.init(reward_key, rows, config.env.num_envs),
-        centring=centring,
+        observation_moments=observation_moments,
         statistics=RunningStatistics(
             jnp.zeros(trainer.spec.num_cells or 0), jnp.zeros(NUM_RETURNS), jnp.zeros((), int)
         ),
@@ -81,19 +81,19 @@ def learn(
     config = trainer.config
     key, agent_key = jax.random.split(key)
     intrinsic, reward_state, reward_metrics = trainer.reward.step(
-        state.reward, trainer.table.look_up(state.centring, transitions), key
+        state.reward, trainer.table.with_network_inputs(state.observation_moments, transitions), key
     )
     extrinsic = extrinsic_reward(config, state.statistics, transitions)
     mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
     window = extend(state.window, transitions, mixed)
-    parameters, optimiser, agent_metrics = agent_step(trainer, state, window, agent_key)
+    parameters, opt_state, agent_metrics = agent_step(trainer, state, window, agent_key)
     state = state._replace(
         update=state.update + 1,
         window=latest(window, config.agent.unroll_length - config.agent.unroll_period),
         parameters=parameters,
-        optimiser=optimiser,
+        opt_state=opt_state,
         reward=reward_state,
-        centring=_updated_centring(trainer, state.centring, transitions),
+        observation_moments=_updated_observation_moments(trainer, state.observation_moments, transitions),
         statistics=_updated_statistics(trainer, state.statistics, transitions),
     )
     metrics = {"intrinsic_reward": jnp.mean(intrinsic), **reward_metrics, **agent_metrics}
@@ -137,7 +137,7 @@ def agent_step(
     )
     is_due = state.update % every == every - 1
     return jax.lax.cond(
-        is_due, step, lambda state, window: (state.parameters, state.optimiser, no_metrics), state, window
+        is_due, step, lambda state, window: (state.parameters, state.opt_state, no_metrics), state, window
     )
 
 
@@ -155,19 +155,19 @@ def actor_critic_epochs(
     def one_step(learned: tuple[Parameters, Tree], envs: Int[Array, " envs"]):
         part = state._replace(
             parameters=learned[0],
-            optimiser=learned[1],
+            opt_state=learned[1],
             actor=jax.tree.map(lambda leaf: leaf[envs], state.actor),
         )
-        parameters, optimiser, metrics = actor_critic_step(
+        parameters, opt_state, metrics = actor_critic_step(
             trainer, part, jax.tree.map(lambda leaf: leaf[:, envs], window)
         )
-        return (parameters, optimiser), metrics
+        return (parameters, opt_state), metrics
 
     orders = jax.vmap(lambda key: jax.random.permutation(key, num_envs))(
         jax.random.split(key, agent.update_epochs)
     )
     envs = orders.reshape(agent.update_epochs * agent.num_minibatches, -1)
-    learned, metrics = jax.lax.scan(one_step, (state.parameters, state.optimiser), envs)
+    learned, metrics = jax.lax.scan(one_step, (state.parameters, state.opt_state), envs)
     return *learned, {name: jnp.mean(values) for name, values in metrics.items()}
 
 
@@ -190,9 +190,9 @@ def actor_critic_step(
         )
 
     (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(state.parameters)
-    updates, optimiser = trainer.optimiser.update(gradient, state.optimiser, state.parameters)
+    updates, opt_state = trainer.optimiser.update(gradient, state.opt_state, state.parameters)
     parameters = optax.apply_updates(state.parameters, updates)
-    return parameters, optimiser, metrics | {"agent_loss": total}
+    return parameters, opt_state, metrics | {"agent_loss": total}
 
 
 def _bootstraps(spec: EnvSpec, transitions: Transition) -> Bool[Array, "time envs"]:
@@ -216,7 +216,7 @@ def _unroll_window(trainer: Trainer, parameters: Parameters, state: TrainState, 
         (actor.observation, actor.inputs, actor.is_first),
     )
     lstm_state = jax.tree.map(lambda leaf: leaf[0], transitions.lstm_state)
-    observations = trainer.table.observations(state.centring, observation)
+    observations = trainer.table.network_inputs(state.observation_moments, observation)
     lstm_states = unroll_lstm(trainer.network, parameters, observations, inputs, is_first, lstm_state)
     outputs, values = trainer.network.heads(parameters, lstm_states.hidden)
     value_tp1 = _next_values(trainer, parameters, state, transitions, lstm_states, values[1:])
@@ -244,19 +244,17 @@ def _next_values(
         transitions.reward,
         jnp.minimum(transitions.inputs.time + 1, spec.horizon),
     )
-    observations = trainer.table.observations(state.centring, transitions.next_observation)
+    observations = trainer.table.network_inputs(state.observation_moments, transitions.next_observation)
     lstm_state = LSTMState(*(leaf[:-1] for leaf in lstm_states))
     value = next_values(trainer.network, parameters, observations, inputs, lstm_state)
     return jnp.where(ends(transitions), value, following)
 
 
-def _updated_centring(trainer: Trainer, centring: Moments, transitions: Transition) -> Moments:
-    """Updates the centring with new observations. In finite environments it is exact from the start."""
+def _updated_observation_moments(trainer: Trainer, moments: Moments, transitions: Transition) -> Moments:
+    """Updates the moments with new observations. In finite environments they are exact from the start."""
     if trainer.finite is not None:
-        return centring
-    return update_observation_moments(
-        centring, transitions.next_observation.reshape(-1, *centring.mean.shape)
-    )
+        return moments
+    return update_observation_moments(moments, transitions.next_observation.reshape(-1, *moments.mean.shape))
 
 
 def _updated_statistics(

@@ -43,7 +43,7 @@ def _consecutive_nonfinite(state: TrainState) -> Array:
 
 def _counters(state: TrainState, name: str) -> list[Array]:
     """Returns a counter of `optax.apply_if_finite` for every optimiser."""
-    trees = (state.optimiser, state.reward)
+    trees = (state.opt_state, state.reward)
     return [count for _, count in optax.tree_utils.tree_get_all_with_path(trees, name)]
 
 

@@ -1,4 +1,7 @@
-"""Turns stored observations into network inputs, for finite environments by means of a table of all observations."""
+"""Turns stored observations into network inputs.
+
+In finite environments, a stored observation is a row number of a table.
+"""
 
 from typing import NamedTuple
 
@@ -9,20 +12,22 @@ from gemax.types import Observations, Transition
 
 
 class ObservationTable(NamedTuple):
-    """Table of all centred observations of a finite environment."""
+    """Table of all standardised observations of a finite environment."""
 
     rows: Float[Array, "rows *shape"] | None
     """The distinct observations. None if the environment is infinite or noisy; observations are then stored in full."""
 
-    def observations(self, centring: Moments, stored: Shaped[Array, "time envs *shape"]) -> Observations:
-        """Returns the network inputs of stored observations."""
+    def network_inputs(
+        self, observation_moments: Moments, stored: Shaped[Array, "time envs *shape"]
+    ) -> Observations:
+        """Returns the network inputs. `stored` holds rows of the table, or raw observations if there is no table."""
         if self.rows is not None:
             return Observations(self.rows, stored)
-        return Observations(standardise(centring, stored.reshape(-1, *stored.shape[2:])), None)
+        return Observations(standardise(observation_moments, stored.reshape(-1, *stored.shape[2:])), None)
 
-    def look_up(self, centring: Moments, transitions: Transition) -> Transition:
+    def with_network_inputs(self, observation_moments: Moments, transitions: Transition) -> Transition:
         """Replaces the stored observations of transitions by network inputs."""
         return transitions._replace(
-            observation=self.observations(centring, transitions.observation),
-            next_observation=self.observations(centring, transitions.next_observation),
+            observation=self.network_inputs(observation_moments, transitions.observation),
+            next_observation=self.network_inputs(observation_moments, transitions.next_observation),
         )

@@ -22,7 +22,7 @@ PAPER: dict[str, Any] = {
     "num_negatives": 32,
     "episodic_weight": 0.0,
     "huber_exponent": 4.0,
-    "regularisation": 1e-4,
+    "embedding_penalty": 1e-4,
     # The paper does not list these. docs/presets.md explains our choices.
     "returns": "vtrace",
     "vtrace_lambda": 1.0,

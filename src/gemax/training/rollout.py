@@ -87,7 +87,9 @@ def collect(
     def one_step(actor: ActorState, key: PRNGKeyArray) -> tuple[ActorState, Transition]:
         action_key, env_key = jax.random.split(key)
         if observation_terms is None:
-            terms = network.observation_terms(parameters, standardise(state.centring, actor.observation))
+            terms = network.observation_terms(
+                parameters, standardise(state.observation_moments, actor.observation)
+            )
         else:
             terms = observation_terms[actor.observation]
         acted = act(

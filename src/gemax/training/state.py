@@ -59,10 +59,10 @@ class TrainState(NamedTuple):
     window: Window
     parameters: Parameters
     """Parameters of policy and value."""
-    optimiser: Tree
+    opt_state: Tree
     reward: Tree
     """State of the intrinsic reward."""
-    centring: Moments
+    observation_moments: Moments
     """Moments that observations are standardised with."""
     statistics: RunningStatistics
 

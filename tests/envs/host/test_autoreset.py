@@ -72,7 +72,7 @@ def vector_transitions(mode, actions):
         for i in np.flatnonzero(step.is_valid):
             flags = (action[i], step.reward[i], step.terminated[i], step.truncated[i], is_first[i])
             transitions[i].append((*observation[i], *flags, *step.next_observation[i]))
-        observation, is_first, resets_now = step.current, step.is_first, resets_next(mode, step)
+        observation, is_first, resets_now = step.current_observation, step.is_first, resets_next(mode, step)
         ends = step.terminated | step.truncated
         if mode is AutoresetMode.DISABLED and ends.any():
             observations, _ = envs.reset(options={"reset_mask": ends.copy()})

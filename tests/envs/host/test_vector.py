@@ -63,7 +63,7 @@ def host_transitions(make, num_steps=STEPS, **settings):
                 )
             )
         taken += step.is_valid
-        observation, is_first = step.current, step.is_first
+        observation, is_first = step.current_observation, step.is_first
     episodes.close()
     return transitions
 
@@ -90,7 +90,7 @@ def test_single_environments_give_the_transitions_of_a_plain_loop():
 
 
 def test_environments_in_processes_give_the_transitions_of_a_plain_loop():
-    assert_same_transitions(host_transitions(Counting, env_workers="async", env_processes=2))
+    assert_same_transitions(host_transitions(Counting, vectorization_mode="async", num_workers=2))
 
 
 def test_episodes_are_truncated_at_max_episode_steps():
@@ -100,18 +100,18 @@ def test_episodes_are_truncated_at_max_episode_steps():
     cut = [False, False, True, False, False, True, False]
     assert [list(step.truncated) for step in steps] == [[is_cut] * 2 for is_cut in cut]
     assert [step.next_observation[0, 1] for step in steps] == [1, 2, 3, 1, 2, 3, 1]
-    assert [step.current[0, 1] for step in steps] == [1, 2, 0, 1, 2, 0, 1]
+    assert [step.current_observation[0, 1] for step in steps] == [1, 2, 0, 1, 2, 0, 1]
 
 
-@pytest.mark.parametrize("env_workers", ["sync", "async"])
-def test_only_the_first_episodes_are_truncated_at_their_own_limits(env_workers):
-    episodes = host_env(Endless, horizon=5, env_workers=env_workers, env_processes=2).open(3)
+@pytest.mark.parametrize("vectorization_mode", ["sync", "async"])
+def test_only_the_first_episodes_are_truncated_at_their_own_limits(vectorization_mode):
+    episodes = host_env(Endless, horizon=5, vectorization_mode=vectorization_mode, num_workers=2).open(3)
     episodes.reset(0, np.array([2, 1, 5]))
     steps = [episodes.step(np.zeros(3, int)) for _ in range(7)]
     episodes.close()
     cut = np.stack([step.truncated for step in steps])
     assert [list(np.flatnonzero(column)) for column in cut.T] == [[1], [0], [4]]
-    assert [step.current[0, 1] for step in steps] == [1, 0, 1, 2, 3, 4, 5]
+    assert [step.current_observation[0, 1] for step in steps] == [1, 0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
@@ -303,7 +303,7 @@ class FaultyInProcess:
 )
 def test_faults_in_workers_are_reported_and_all_workers_end(fault, words, capfd):
     with pytest.raises(EnvFault, match=words):
-        run_faulty(FaultyInProcess(fault), num_envs=2, env_workers="async")
+        run_faulty(FaultyInProcess(fault), num_envs=2, vectorization_mode="async")
     assert not multiprocessing.active_children()
     assert capfd.readouterr().err == ""
 
@@ -311,7 +311,7 @@ def test_faults_in_workers_are_reported_and_all_workers_end(fault, words, capfd)
 def test_a_worker_that_is_stuck_is_killed_from_any_thread():
     with ThreadPoolExecutor(1) as thread:
         work = thread.submit(
-            run_faulty, FaultyInProcess("stuck"), num_envs=2, env_workers="async", env_timeout=2.0
+            run_faulty, FaultyInProcess("stuck"), num_envs=2, vectorization_mode="async", env_timeout=2.0
         )
         with pytest.raises(EnvFault, match=r"environment 1, step 3: did not answer within 2 s"):
             work.result()
@@ -321,7 +321,9 @@ def test_a_worker_that_is_stuck_is_killed_from_any_thread():
 def test_a_warning_says_that_the_timeout_needs_the_main_thread():
     with (
         ThreadPoolExecutor(1) as thread,
-        pytest.warns(UserWarning, match=r"only works in the main thread.* env_workers to async") as caught,
+        pytest.warns(
+            UserWarning, match=r"only works in the main thread.* vectorization_mode to async"
+        ) as caught,
     ):
         thread.submit(run_faulty, Counting).result()
     assert len(caught) == 1
@@ -330,7 +332,7 @@ def test_a_warning_says_that_the_timeout_needs_the_main_thread():
 def test_workers_split_the_environments_and_do_not_import_jax():
     num_envs = 5
     make = partial(host_env, JaxDetector)
-    with contextlib.closing(make(env_workers="async", env_processes=2).open(num_envs)) as episodes:
+    with contextlib.closing(make(vectorization_mode="async", num_workers=2).open(num_envs)) as episodes:
         assert len(multiprocessing.active_children()) == 2
         assert episodes.reset(0)[:, 0].tolist() == [0.0] * num_envs
     with contextlib.closing(make().open(num_envs)) as episodes:
@@ -341,12 +343,12 @@ def test_workers_split_the_environments_and_do_not_import_jax():
 
 def test_the_fault_of_a_dead_worker_names_all_its_environments():
     with pytest.raises(EnvFault, match=r"environments 0 to 1: its process \(\d+\) was killed"):
-        run_faulty(FaultyInProcess("killed", index=0), num_envs=4, env_workers="async", env_processes=2)
+        run_faulty(FaultyInProcess("killed", index=0), num_envs=4, vectorization_mode="async", num_workers=2)
 
 
 def test_other_environments_of_a_faulty_worker_are_closed(tmp_path):
     with pytest.raises(EnvFault, match=r"environment 0, step 3 .*the robot fell over"):
-        run_faulty(partial(LeavesFile, tmp_path), num_envs=3, env_workers="async", env_processes=1)
+        run_faulty(partial(LeavesFile, tmp_path), num_envs=3, vectorization_mode="async", num_workers=1)
     assert len(list(tmp_path.iterdir())) == 1 + 3  # the first one only served to read the spaces
 
 
@@ -356,8 +358,10 @@ def test_functions_that_cannot_be_pickled_raise_an_error(tmp_path):
         def make():
             return Counting() if log else None
 
-        with pytest.raises(ValueError, match=r"cannot be sent to another process: .*env_workers to sync"):
-            run_faulty(make, num_envs=2, env_workers="async")
+        with pytest.raises(
+            ValueError, match=r"cannot be sent to another process: .*vectorization_mode to sync"
+        ):
+            run_faulty(make, num_envs=2, vectorization_mode="async")
 
 
 def test_observations_of_another_precision_are_cast_with_one_warning():
@@ -387,7 +391,11 @@ def test_composed_spaces_work_in_every_autoreset_mode(space, mode):
     assert episodes.reset(0).shape == (NUM_ENVS, *env.spec.observation.shape)
     for _ in range(10):
         step = episodes.step(np.zeros(NUM_ENVS, int))
-        assert step.next_observation.shape == step.current.shape == (NUM_ENVS, *env.spec.observation.shape)
+        assert (
+            step.next_observation.shape
+            == step.current_observation.shape
+            == (NUM_ENVS, *env.spec.observation.shape)
+        )
     episodes.close()
 
 

@@ -44,7 +44,8 @@ def interpret_step(
 ) -> VectorTransition:
     """Returns the transition of a step, with encoded observations. All arrays are copies.
 
-    At the end of an episode in mode DISABLED, `current` is the terminal observation: the caller resets and replaces it.
+    At the end of an episode in mode DISABLED, `current_observation` is the terminal observation: the caller resets and
+    replaces it.
 
     Args:
         mode: The autoreset mode.

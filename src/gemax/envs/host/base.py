@@ -24,12 +24,15 @@ class VectorTransition(NamedTuple):
     terminated: HostArray
     truncated: HostArray
     """Never true together with `terminated`."""
-    current: HostArray
+    current_observation: HostArray
     """Observation that the next action is chosen from."""
     is_first: HostArray
-    """Whether `current` is the first observation of an episode."""
+    """Whether `current_observation` is the first observation of an episode."""
     is_valid: HostArray
-    """False if the environment used the step to reset itself. Then only `current` and `is_first` are meaningful."""
+    """False if the environment used the step to reset itself.
+
+    Then only `current_observation` and `is_first` are meaningful.
+    """
 
 
 @runtime_checkable

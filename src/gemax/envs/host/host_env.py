@@ -8,14 +8,14 @@ from gemax.envs.config import EnvConfig
 from gemax.envs.host.actions import action_decoder
 from gemax.envs.host.base import HostEnv, HostVectorEnv, Wrap
 from gemax.envs.host.horizon import find_horizon
-from gemax.envs.host.make import Make, call_maker
+from gemax.envs.host.make import MakeEnv, call_maker
 from gemax.envs.host.observations import observation_encoder
 from gemax.envs.host.vector import GymnasiumVectorEnv, open_checked_envs
 from gemax.envs.host.workers import ProcessVectorEnv
 from gemax.types import EnvSpec, ObservationSpec, default_pixels_per_cell
 
 
-def make_host_env(config: EnvConfig, make: Make) -> HostEnv:
+def make_host_env(config: EnvConfig, make: MakeEnv) -> HostEnv:
     """Returns a Gymnasium environment as a `HostEnv`. Makes one copy to read its spaces, and closes it.
 
     Args:
@@ -51,16 +51,14 @@ def make_host_env(config: EnvConfig, make: Make) -> HostEnv:
             )
         make_one = make if wrap is None else lambda: wrap(make())
         open_envs = partial(open_checked_envs, name, make_one, timeout_seconds, max_episode_steps)
-        if config.env_workers == "async" and wrap is None:
-            return ProcessVectorEnv(
-                open_envs, decoder.decode, num_envs, config.env_processes, timeout_seconds
-            )
+        if config.vectorization_mode == "async" and wrap is None:
+            return ProcessVectorEnv(open_envs, decoder.decode, num_envs, config.num_workers, timeout_seconds)
         return open_envs(range(num_envs), decoder.decode)
 
     if encoder.ignored:
         notes.append(f"The agent does not observe {', '.join(encoder.ignored)} of {name}.")
-    if is_vector and config.env_workers == "async":
-        notes.append(f"env_workers async has no effect: {name} makes vector environments.")
+    if is_vector and config.vectorization_mode == "async":
+        notes.append(f"vectorization_mode async has no effect: {name} makes vector environments.")
     threshold = None if gym_spec is None else gym_spec.reward_threshold
     spec = EnvSpec(
         name=name,
@@ -77,7 +75,7 @@ def make_host_env(config: EnvConfig, make: Make) -> HostEnv:
     return HostEnv(spec, open_envs)
 
 
-def _make_vector(name: str, make: Make, num_envs: int) -> VectorEnv:
+def _make_vector(name: str, make: MakeEnv, num_envs: int) -> VectorEnv:
     vector = call_maker(name, make)
     assert isinstance(vector, VectorEnv)
     if vector.num_envs != num_envs:

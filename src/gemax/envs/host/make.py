@@ -19,7 +19,7 @@ from gemax.envs.host.faults import describe_exception
 from gemax.envs.registry import GYM_PREFIX
 from gemax.errors import EnvFault
 
-Make: TypeAlias = Callable[[], gymnasium.Env | VectorEnv]
+MakeEnv: TypeAlias = Callable[[], gymnasium.Env | VectorEnv]
 """Returns a new environment, or a vector environment."""
 
 PACKAGES = {
@@ -71,7 +71,7 @@ def _with_module(gym_id: str) -> str:
     return gym_id
 
 
-def call_maker(name: str, make: Make) -> gymnasium.Env | VectorEnv:
+def call_maker(name: str, make: MakeEnv) -> gymnasium.Env | VectorEnv:
     """Calls a function that makes an environment, and returns the environment.
 
     Raises:
@@ -89,7 +89,7 @@ def call_maker(name: str, make: Make) -> gymnasium.Env | VectorEnv:
     return env
 
 
-def make_checked_env(name: str, make: Make, index: int) -> CheckedEnv:
+def make_checked_env(name: str, make: MakeEnv, index: int) -> CheckedEnv:
     """Makes a single environment that is checked in every step."""
     env = call_maker(f"environment {index} of {name}", make)
     if isinstance(env, VectorEnv):

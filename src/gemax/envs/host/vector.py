@@ -18,7 +18,7 @@ from gemax.envs.host.autoreset import autoreset_mode, interpret_step, resets_nex
 from gemax.envs.host.base import VectorTransition
 from gemax.envs.host.checks import CheckedEnv, VectorCheck
 from gemax.envs.host.faults import describe_exception, in_main_thread, time_limit, timeout_fault
-from gemax.envs.host.make import Make, make_checked_env
+from gemax.envs.host.make import MakeEnv, make_checked_env
 from gemax.envs.host.observations import ObservationEncoder, observation_encoder
 from gemax.envs.host.workers import CLOSE_SECONDS, GRACE_SECONDS, close_processes, describe_exit
 from gemax.errors import EnvFault
@@ -46,8 +46,9 @@ class GymnasiumVectorEnv:
         is_checked: bool,
     ) -> None:
         self._vector, self._encoder, self._decode = vector, encoder, decode
-        self._timeout, self._steps, self._is_waiting = timeout_seconds, 0, False
+        self._timeout, self._steps, self._call_unfinished = timeout_seconds, 0, False
         self._mode = autoreset_mode(vector)
+        # Environments that use the next step to reset themselves (NEXT_STEP).
         self._resets_now = np.zeros(vector.num_envs, bool)
         self._max_episode_steps = max_episode_steps or np.iinfo(int).max
         self._limits: np.ndarray = np.full(vector.num_envs, self._max_episode_steps)
@@ -59,7 +60,7 @@ class GymnasiumVectorEnv:
         if self._timeout and not in_main_thread() and not isinstance(self._vector, AsyncVectorEnv):
             warnings.warn(
                 "env_timeout only works in the main thread, and this is another thread: an environment that hangs "
-                "blocks the run. Set env_workers to async to have a time limit in every thread.",
+                "blocks the run. Set vectorization_mode to async to have a time limit in every thread.",
                 stacklevel=2,
             )
         observation = self._reset(seed=seed)
@@ -81,14 +82,14 @@ class GymnasiumVectorEnv:
         if self._mode is not AutoresetMode.DISABLED or not ends.any():
             return transition
         observation = self._reset(options={"reset_mask": ends.copy()})
-        current = where_env(ends, observation, transition.current)
-        return transition._replace(current=current, is_first=ends)
+        current = where_env(ends, observation, transition.current_observation)
+        return transition._replace(current_observation=current, is_first=ends)
 
     def close(self) -> None:
         """Closes all environments, and kills processes that do not respond. Can be called more than once."""
         if isinstance(self._vector, AsyncVectorEnv):
             pipes = [pipe for pipe in self._vector.parent_pipes if pipe is not None]
-            seconds = GRACE_SECONDS if self._is_waiting else CLOSE_SECONDS
+            seconds = GRACE_SECONDS if self._call_unfinished else CLOSE_SECONDS
             close_processes(self._vector.processes, pipes, seconds)
             self._vector.closed = True  # otherwise Gymnasium waits for the processes again
             return
@@ -109,7 +110,7 @@ class GymnasiumVectorEnv:
         return result
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        with self._convert_errors() as wait_seconds:
+        with self._limit_time_and_convert_errors() as wait_seconds:
             if not isinstance(self._vector, AsyncVectorEnv):
                 return getattr(self._vector, method)(*args, **kwargs)
             getattr(self._vector, f"{method}_async")(*args, **kwargs)
@@ -131,13 +132,16 @@ class GymnasiumVectorEnv:
         return truncated | is_too_long
 
     @contextlib.contextmanager
-    def _convert_errors(self) -> Iterator[float | None]:
-        """Limits the time and converts exceptions to faults. Yields the timeout of `*_wait`, None if an alarm works."""
-        self._is_waiting = True
+    def _limit_time_and_convert_errors(self) -> Iterator[float | None]:
+        """Applies the time limit and converts exceptions to `EnvFault`.
+
+        Yields the timeout for `*_wait`: None in the main thread, where an alarm enforces the limit.
+        """
+        self._call_unfinished = True
         try:
             with time_limit(self._timeout, self._timeout_fault):
                 yield None if in_main_thread() else self._timeout or None
-            self._is_waiting = False
+            self._call_unfinished = False
         except EnvFault:
             raise
         except multiprocessing.TimeoutError as error:
@@ -168,13 +172,16 @@ class GymnasiumVectorEnv:
 
 def open_checked_envs(
     name: str,
-    make: Make,
+    make: MakeEnv,
     timeout_seconds: float,
     max_episode_steps: int | None,
     indices: range,
     decode: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> GymnasiumVectorEnv:
-    """Opens the single environments with these indices as one vector environment. Every step is checked."""
+    """Makes one environment per index and steps them as one vector environment of `CheckedEnv`s.
+
+    Error messages give the index.
+    """
     makers = [partial(make_checked_env, name, make, index) for index in indices]
     # `GymnasiumVectorEnv` resets them, so that no terminal observation is lost and episodes can be truncated.
     vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)

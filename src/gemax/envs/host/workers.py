@@ -189,7 +189,7 @@ def _start_worker(open_envs: OpenEnvs, indices: range) -> Worker:
     except (TypeError, AttributeError, PicklingError) as error:
         raise ValueError(
             f"the function that makes the environment cannot be sent to another process: {error}. Open files and "
-            "connections inside of it, or set env_workers to sync."
+            "connections inside of it, or set vectorization_mode to sync."
         ) from error
     worker_pipe.close()
     return Worker(process, pipe, indices)

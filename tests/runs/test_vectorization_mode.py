@@ -14,7 +14,7 @@ from gemax.runs.run_directory import RunDirectory
 
 TINY = {
     "method": "none", "num_envs": 2, "unroll_length": 4, "unroll_period": 4, "updates": 1000, "torso_size": 6,
-    "lstm_size": 5, "head_size": 5, "time_buckets": 3, "checkpoint_every": 400, "env_workers": "async",
+    "lstm_size": 5, "head_size": 5, "time_buckets": 3, "checkpoint_every": 400, "vectorization_mode": "async",
 }  # fmt: skip
 ID = "gym:tests.envs.host.toys:gemax-test/Fragile-v0"
 
