@@ -38,11 +38,11 @@ EXPLORERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "anywhere, gem per episode": (
         {},
         # MiniGrid does not register an episode length.
-        {"method": "gem", "per_episode": True, "intrinsic_scale": 0.01, "horizon": 100},
+        {"method": "gem", "episodic_weight": 1.0, "intrinsic_scale": 0.01, "horizon": 100},
     ),
-    "corner, gem": ({"agent_pos": (1, 1)}, {"method": "gem"}),
+    "corner, gem": ({"agent_pos": (1, 1)}, {"method": "gem", "episodic_weight": 0.0}),
 }
-"""Settings of the environment and of training, by the name of the explorer. Without `per_episode`, GEM maximises the
+"""Settings of the environment and of training, by the name of the explorer. With `episodic_weight` 0, GEM maximises the
 entropy over all episodes. If episodes start anywhere, that entropy is high even without learning."""
 NUM_FINE_TUNING_SEEDS = {"anywhere, ngu": 10, "anywhere, gem per episode": 30}
 """Number of seeds that are fine-tuned. GEM has more, because ten did not show whether pre-training helps."""

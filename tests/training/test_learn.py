@@ -12,6 +12,7 @@ from gemax.training.assemble import assemble
 from gemax.training.collector import EpisodeOptions
 from gemax.training.compiled import updates_per_call
 from gemax.training.learn import (
+    _updated_statistics,
     actor_critic_epochs,
     actor_critic_step,
     initial_state,
@@ -194,9 +195,33 @@ def test_reward_free_training_ignores_the_extrinsic_reward():
 
 def test_intrinsic_reward_can_be_annealed_to_zero():
     config = small(anneal_updates=100)
-    weights = [float(intrinsic_weight(config, jnp.asarray(update))) for update in (0, 50, 100, 200)]
+    weights = [
+        float(intrinsic_weight(config, jnp.asarray(update), jnp.asarray(0))) for update in (0, 50, 100, 200)
+    ]
     np.testing.assert_allclose(weights, [1.0, 0.5, 0.0, 0.0])
-    assert intrinsic_weight(small(), jnp.asarray(10**6)) == 1
+    assert intrinsic_weight(small(), jnp.asarray(10**6), jnp.asarray(10**6)) == 1
+
+
+def test_intrinsic_reward_has_half_its_weight_after_its_half_life_and_never_vanishes():
+    config = small(intrinsic_half_life=50)
+    weights = [
+        float(intrinsic_weight(config, jnp.asarray(10**6), jnp.asarray(rewarded)))
+        for rewarded in (0, 50, 150, 10**6)
+    ]
+    np.testing.assert_allclose(weights, [1.0, 0.5, 0.25, 5e-5], rtol=1e-4)
+    free = config.replace(reward_free=True)
+    assert intrinsic_weight(free, jnp.asarray(0), jnp.asarray(10**6)) == 1
+
+
+def test_updates_count_as_rewarded_if_the_last_returns_differ(trainer, state):
+    _, steps = jax.jit(partial(collect, trainer.collector.env, trainer), static_argnums=2)(
+        state, state.actor, 2, jax.random.key(2)
+    )
+    ended = jnp.zeros(steps.reward.shape, bool).at[:, 0].set(True)
+    steps = steps._replace(terminated=ended, is_partial=~ended)
+    for returns, expected in ((1.0, 0), (jnp.asarray([[0.0], [1.0]]), 1)):
+        now = steps._replace(episode_return=jnp.broadcast_to(returns, steps.reward.shape))
+        assert _updated_statistics(trainer, state.statistics, now).rewarded_updates == expected
 
 
 def test_with_policy_every_2_the_policy_trains_in_every_second_update_only():
@@ -249,7 +274,9 @@ def test_updates_that_are_not_finite_are_skipped_and_change_no_state(state, lear
 
 
 def test_the_ring_buffer_holds_the_last_returns():
-    statistics = RunningStatistics(jnp.zeros(1), jnp.zeros(NUM_RETURNS), jnp.zeros((), int))
+    statistics = RunningStatistics(
+        jnp.zeros(1), jnp.zeros(NUM_RETURNS), jnp.zeros((), int), jnp.zeros((), int)
+    )
     rng, truth = np.random.default_rng(0), []
     for _ in range(30):
         returns, ended = rng.normal(size=(10, 8)).astype(np.float32), rng.uniform(size=(10, 8)) < 0.6

@@ -128,7 +128,7 @@ GYMNASIUM = CUSTOM_MAP._replace(
     env_id=GYM_PREFIX,
     title="Gymnasium",
     laptop={
-        "updates": 2000,
+        "updates": 500,
         "num_envs": 32,
         "unroll_length": 32,
         "unroll_period": 32,
@@ -137,6 +137,7 @@ GYMNASIUM = CUSTOM_MAP._replace(
         "policy_clip": 0.2,
         "discount": 0.99,
         "intrinsic_shift": 0.0,
+        "intrinsic_half_life": 50,
         "horizon": 0,
         "scale_rewards": True,
     },

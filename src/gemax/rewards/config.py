@@ -25,6 +25,8 @@ class IntrinsicConfig:
     """Learning rate of the intrinsic reward's networks. GEM's f and g should not learn slower than the policy."""
     anneal_updates: NonNegativeInt = 0
     """Anneal the intrinsic reward linearly to zero over this many updates. 0 disables annealing."""
+    intrinsic_half_life: NonNegativeInt = 0
+    """Updates with different returns until the intrinsic reward has half its weight. It never vanishes. 0: constant."""
     hide_time: bool = True
     """Remove the time from observation vectors that contain it. Otherwise every step looks like a new state."""
     embedding_size: PositiveInt = 32

@@ -69,7 +69,10 @@ def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
         reward=trainer.reward.init(reward_key, rows, config.env.num_envs),
         observation_moments=observation_moments,
         statistics=RunningStatistics(
-            jnp.zeros(trainer.spec.num_cells or 0), jnp.zeros(NUM_RETURNS), jnp.zeros((), int)
+            visits=jnp.zeros(trainer.spec.num_cells or 0),
+            returns=jnp.zeros(NUM_RETURNS),
+            num_returns=jnp.zeros((), int),
+            rewarded_updates=jnp.zeros((), int),
         ),
     )
 
@@ -84,7 +87,8 @@ def learn(
         state.reward, trainer.table.with_network_inputs(state.observation_moments, transitions), key
     )
     extrinsic = extrinsic_reward(config, state.statistics, transitions)
-    mixed = extrinsic + intrinsic_weight(config, state.update) * intrinsic
+    weight = intrinsic_weight(config, state.update, state.statistics.rewarded_updates)
+    mixed = extrinsic + weight * intrinsic
     window = extend(state.window, transitions, mixed)
     parameters, opt_state, agent_metrics = agent_step(trainer, state, window, agent_key)
     state = state._replace(
@@ -96,7 +100,12 @@ def learn(
         observation_moments=_updated_observation_moments(trainer, state.observation_moments, transitions),
         statistics=_updated_statistics(trainer, state.statistics, transitions),
     )
-    metrics = {"intrinsic_reward": jnp.mean(intrinsic), **reward_metrics, **agent_metrics}
+    metrics = {
+        "intrinsic_reward": jnp.mean(intrinsic),
+        "intrinsic_weight": weight,
+        **reward_metrics,
+        **agent_metrics,
+    }
     return state, metrics | _statistics_metrics(state.statistics) | nonfinite_metrics(state)
 
 
@@ -117,11 +126,16 @@ def extrinsic_reward(
     return transitions.reward * (1.0 / jnp.maximum(largest, 1.0))
 
 
-def intrinsic_weight(config: Config, update: Array) -> Float[Array, ""]:
-    """Returns the weight of the intrinsic reward: one, or annealed to zero."""
-    if not config.intrinsic.anneal_updates:
-        return jnp.ones(())
-    return jnp.maximum(1.0 - update / config.intrinsic.anneal_updates, 0.0)
+def intrinsic_weight(config: Config, update: Array, rewarded_updates: Array) -> Float[Array, ""]:
+    """Returns the weight of the intrinsic reward, which falls with the schedules of the configuration."""
+    intrinsic, weight = config.intrinsic, jnp.ones(())
+    if intrinsic.anneal_updates:
+        weight = jnp.maximum(1.0 - update / intrinsic.anneal_updates, 0.0)
+    if intrinsic.intrinsic_half_life and not config.env.reward_free:
+        # Exploration is needed less once there is a reward to learn from. Otherwise it would keep the policy from
+        # collecting the reward as fast as it can.
+        weight = weight / (1.0 + rewarded_updates / intrinsic.intrinsic_half_life)
+    return weight
 
 
 def agent_step(
@@ -262,6 +276,8 @@ def _updated_statistics(
 ) -> RunningStatistics:
     ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
     statistics = count_returns(statistics, transitions.episode_return, ended)
+    _, std = return_moments(statistics, NUM_RECENT_RETURNS)
+    statistics = statistics._replace(rewarded_updates=statistics.rewarded_updates + (std > 0))
     if trainer.spec.num_cells is None:
         return statistics
     return count_visits(statistics, transitions.cell, trainer.config.run.visitation_decay)

@@ -48,6 +48,8 @@ class RunningStatistics(NamedTuple):
     """Ring buffer of the last returns."""
     num_returns: Int[Array, ""]
     """Number of finished episodes."""
+    rewarded_updates: Int[Array, ""]
+    """Number of updates in which the last returns differed, so that there was a reward to learn from."""
 
 
 class TrainState(NamedTuple):
