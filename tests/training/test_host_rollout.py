@@ -139,16 +139,14 @@ def test_scaled_rewards_of_any_size_are_learned_alike():
     assert large["action_entropy"] < 0.35
     assert large["return"] > 500 * plain["return"]
     assert (
-        large["value_loss"]
-        < 1.0
-        < trained(trainer_in(LargeRewards, scale_rewards=False))[-1][1]["value_loss"]
+        large["value_loss"] < 10.0 < trained(trainer_in(LargeRewards, return_scale=0.0))[-1][1]["value_loss"]
     )
 
 
 @pytest.mark.parametrize(
-    ("kept", "now", "expected"), [(0.0, 0.4, 1.0), (-0.9, 0.4, 1.0), (-50.0, 4.0, 0.02), (1.0, 8.0, 0.125)]
+    ("kept", "now", "expected"), [(0.0, 0.4, 4.0), (-0.9, 0.4, 4.0), (-50.0, 4.0, 0.08), (1.0, 8.0, 0.5)]
 )
-def test_scaled_rewards_are_divided_by_the_largest_recent_return_above_one(kept, now, expected):
+def test_rewards_are_scaled_by_the_largest_recent_return(kept, now, expected):
     trainer = trainer_in(Counting)
     statistics = initial_states(trainer).statistics
     statistics = statistics._replace(returns=statistics.returns.at[3].set(kept))
@@ -158,7 +156,7 @@ def test_scaled_rewards_are_divided_by_the_largest_recent_return_above_one(kept,
         episode_return=jnp.full((2, 8), now),
     )  # fmt: skip
     assert extrinsic_reward(trainer.config, statistics, steps) == pytest.approx(expected)
-    unscaled = trainer.config.replace(scale_rewards=False)
+    unscaled = trainer.config.replace(return_scale=0.0)
     assert (extrinsic_reward(unscaled, statistics, steps) == 1.0).all()
 
 

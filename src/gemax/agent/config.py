@@ -38,8 +38,8 @@ class AgentConfig:
     """ε of PPO: a step whose action probability already changed by more than this share is not reinforced. 0: off."""
     normalise_advantages: bool = False
     """Divide the advantages of an unroll by their standard deviation."""
-    scale_rewards: bool = False
-    """Scale extrinsic rewards so that no recent episode has a return above one in absolute value."""
+    return_scale: NonNegative = 0.0
+    """Scale extrinsic rewards so that the largest recent return has this absolute value. 0 does not scale them."""
 
     adam_beta1: Fraction = 0.0
     """β1 of Adam, for all networks."""

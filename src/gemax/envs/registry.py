@@ -139,9 +139,9 @@ GYMNASIUM = CUSTOM_MAP._replace(
         "intrinsic_shift": 0.0,
         "intrinsic_half_life": 50,
         "horizon": 0,
-        "scale_rewards": True,
+        "return_scale": 4.0,
     },
-    paper={**PAPER_TWO_ROOMS, "intrinsic_shift": 0.0, "scale_rewards": True},
+    paper={**PAPER_TWO_ROOMS, "intrinsic_shift": 0.0, "return_scale": 1.0},
     is_gridworld=False,
     is_compiled=False,
 )

@@ -114,16 +114,16 @@ def extrinsic_reward(
 ) -> Float[Array, "time envs"] | float:
     """Returns the extrinsic reward that the agent learns from.
 
-    With `scale_rewards`, rewards are divided by the largest recent return if it exceeds one. The intrinsic scale and
-    the entropy cost are then comparable between environments.
+    With `return_scale`, rewards are scaled by the largest recent return. The intrinsic scale and the entropy cost are
+    then comparable between environments. Returns below 1 count as 1.
     """
     if config.env.reward_free:
         return 0.0
-    if not config.agent.scale_rewards:
+    if not config.agent.return_scale:
         return transitions.reward
     assert transitions.episode_return is not None
     largest = jnp.maximum(jnp.max(jnp.abs(statistics.returns)), jnp.max(jnp.abs(transitions.episode_return)))
-    return transitions.reward * (1.0 / jnp.maximum(largest, 1.0))
+    return transitions.reward * (config.agent.return_scale / jnp.maximum(largest, 1.0))
 
 
 def intrinsic_weight(config: Config, update: Array, rewarded_updates: Array) -> Float[Array, ""]:
