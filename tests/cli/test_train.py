@@ -7,7 +7,7 @@ from gemax.cli import main
 
 TINY = [
     "--updates", "4", "--updates-per-call", "2", "--num-envs", "8", "--unroll-length", "10", "--unroll-period", "10",
-    "--lstm-size", "8", "--torso-size", "16", "--head-size", "8", "--embedding-size", "4",
+    "--lstm-size", "8", "--torso-size", "16", "--head-size", "8", "--embedding-size", "4", "--episodic-weight", "0",
 ]  # fmt: skip
 
 

@@ -205,7 +205,11 @@ def test_gem_losses_rewards_and_gradients_equal_those_of_the_library(example, tr
     parameters = state.parameters["gem"]
     translated = to_library_gem(parameters)
     library_state = GemState(
-        translated, jax.tree.map(jnp.zeros_like, translated), (TermState((), init_scale()),), init_scale()
+        translated,
+        jax.tree.map(jnp.zeros_like, translated),
+        (TermState((), init_scale()),),
+        init_scale(),
+        init_scale(),
     )
     moments = jnp.zeros(3)
     # The running moments carry over from the first batch to the second.

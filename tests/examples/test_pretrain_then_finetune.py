@@ -9,7 +9,7 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pretrain_then_finetune.py"
 TINY = {
     "num_envs": 8, "unroll_length": 15, "unroll_period": 15, "torso_size": 6, "lstm_size": 5, "head_size": 5,
-    "embedding_size": 3, "time_buckets": 3,
+    "embedding_size": 3, "time_buckets": 3, "episodic_weight": 0.0,
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from gemax.training.presets import configure
 
 TINY = {
     "method": "none", "num_envs": 4, "unroll_length": 4, "unroll_period": 4, "torso_size": 6, "lstm_size": 5,
-    "head_size": 5, "embedding_size": 3, "time_buckets": 3,
+    "head_size": 5, "embedding_size": 3, "time_buckets": 3, "episodic_weight": 0.0,
 }  # fmt: skip
 
 

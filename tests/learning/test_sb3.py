@@ -30,6 +30,7 @@ def run():
     sys.path[:] = before
 
 
+@pytest.mark.slow
 def test_ppo_solves_a_small_map_with_the_callback(run):
     assert run("gem", 0, **SMALL)["solved_at_frame"] is not None
 

@@ -20,6 +20,7 @@ TINY = {
     "torso_size": 16,
     "head_size": 8,
     "embedding_size": 4,
+    "episodic_weight": 0.0,
 }
 CONFIG = configure("two-rooms", updates=12, checkpoint_every=2, **TINY)
 

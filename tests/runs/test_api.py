@@ -11,7 +11,7 @@ from gemax.training.rollout import collect, reset_actor
 
 SMALL = {
     "num_envs": 8, "unroll_length": 6, "unroll_period": 6, "lstm_size": 8, "torso_size": 16, "head_size": 8,
-    "embedding_size": 4, "updates_per_call": 2, "updates": 4,
+    "embedding_size": 4, "updates_per_call": 2, "updates": 4, "episodic_weight": 0.0,
 }  # fmt: skip
 
 

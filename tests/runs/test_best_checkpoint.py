@@ -409,7 +409,7 @@ def test_a_run_can_start_from_the_best_checkpoint(faded, tmp_path):
     (start,) = load_run(out, checkpoint=0).states.values()
     (best,) = load_run(path, checkpoint="best").states.values()
     jax.tree.map(np.testing.assert_array_equal, start.parameters, best.parameters)
-    with pytest.raises(CheckpointError, match="no best checkpoint yet: 16 of the 100 episodes"):
+    with pytest.raises(CheckpointError, match="no best checkpoint yet: 12 of the 100 episodes"):
         gemax.train(FADING, start_from=out, start_checkpoint="best", out=tmp_path / "other", **TINY)
     with pytest.raises(CheckpointError, match="no checkpoint of update 7 in"):
         gemax.train(FADING, start_from=out, start_checkpoint=7, out=tmp_path / "other", **TINY)

@@ -15,7 +15,7 @@ from gemax.runs.run_directory import RunDirectory
 
 TINY = {
     "method": "rnd", "num_envs": 4, "unroll_length": 4, "unroll_period": 4, "updates": 3, "torso_size": 6,
-    "lstm_size": 5, "head_size": 5, "embedding_size": 3, "time_buckets": 3,
+    "lstm_size": 5, "head_size": 5, "embedding_size": 3, "time_buckets": 3, "episodic_weight": 0.0,
 }  # fmt: skip
 FLAGS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
 ID = "gym:tests.envs.host.toys:gemax-test/Counting-v0"

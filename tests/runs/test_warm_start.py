@@ -26,7 +26,7 @@ from gemax.training.presets import configure
 
 TINY = {
     "num_envs": 8, "unroll_length": 6, "unroll_period": 6, "updates": 2, "updates_per_call": 2, "torso_size": 6,
-    "lstm_size": 5, "head_size": 5, "embedding_size": 3, "time_buckets": 3,
+    "lstm_size": 5, "head_size": 5, "embedding_size": 3, "time_buckets": 3, "episodic_weight": 0.0,
 }  # fmt: skip
 COUNTING = "gym:tests.envs.host.toys:gemax-test/Counting-v0"
 
