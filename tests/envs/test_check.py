@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.parameters import fast_or_slow
 
 from gemax.envs.base import JaxEnv, first_timestep
 from gemax.envs.check import EnvContractError, check_env
@@ -13,7 +14,9 @@ from gemax.types import EnvSpec, FiniteActions, ObservationSpec, Timestep
 HORIZON, LENGTH = 6, 4
 
 
-@pytest.mark.parametrize("env_id", ENVS)
+@pytest.mark.parametrize(
+    "env_id", fast_or_slow(ENVS, ["two-rooms-noisy", "mountain-car", "cartpole-swingup"])
+)
 def test_gemax_environments_keep_the_contract(env_id):
     check_env(make_env(env_id, observation="cells"))
 

@@ -12,6 +12,7 @@ from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
+from tests.parameters import fast_or_slow
 
 import gemax.integrations.gymnasium  # noqa: F401
 from gemax.integrations.stable_baselines3 import (
@@ -175,7 +176,7 @@ def test_the_intrinsic_reward_can_replace_that_of_the_environment():
     np.testing.assert_allclose(alone["rewards"] - replaced["rewards"], 1.0, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3"])
+@pytest.mark.parametrize("method", fast_or_slow(["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3"], ["gem"]))
 @pytest.mark.parametrize("mean", [0.0, 0.25])
 def test_the_mean_intrinsic_reward_is_intrinsic_shift_and_zero_by_default(method, mean):
     asked = {"intrinsic_shift": mean} if mean else {}

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.envs.host.toys import Counting, SamplesSpace
+from tests.parameters import fast_or_slow
 
 import gemax
 from gemax.cli import main
@@ -112,7 +113,12 @@ def test_the_intrinsic_reward_may_be_dropped(free):
         assert_trees_equal(state.parameters[part], lreturns[part])
 
 
-@pytest.mark.parametrize("method", ["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3", "oracle", "none"])
+@pytest.mark.parametrize(
+    "method",
+    fast_or_slow(
+        ["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3", "oracle", "none"], ["gem", "ngu-rnd", "oracle"]
+    ),
+)
 def test_every_method_can_be_warm_started_with_another_number_of_environments(method, tmp_path):
     source = untrained(tmp_path / "run", "two-rooms", method=method)
     trainer, state = begun("two-rooms", source, method=method, num_envs=12)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.parameters import fast_or_slow
 
 from gemax.envs.registry import ENVS
 from gemax.rewards.config import IntrinsicConfig
@@ -64,11 +65,7 @@ def state(init):
 @pytest.mark.parametrize(
     "env",
     # One with a table, one with noise, one with vectors; the others take the same ways.
-    ["two-keys", "two-rooms-noisy", "mountain-car"]
-    + [
-        pytest.param(name, marks=pytest.mark.slow)
-        for name in ("two-rooms", "sixteen-leaves", "cartpole-swingup")
-    ],
+    fast_or_slow(ENVS, ["two-keys", "two-rooms-noisy", "mountain-car"]),
 )
 def test_every_environment_trains(env):
     trainer = assemble(small(env))
@@ -80,7 +77,7 @@ def test_every_environment_trains(env):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.parameters))
 
 
-@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("env", fast_or_slow(ENVS, ["two-rooms", "two-rooms-noisy", "mountain-car"]))
 def test_an_update_keeps_all_types_so_that_it_is_compiled_once(env):
     trainer = assemble(small(env))
     before = jax.eval_shape(partial(initial_state, trainer), jax.random.key(0))
@@ -95,10 +92,7 @@ def types_of(tree):
 @pytest.mark.parametrize(
     "method",
     # NGU+RND goes the ways of NGU and of RND.
-    [
-        pytest.param(method, marks=[] if method in ("gem", "ngu-rnd") else pytest.mark.slow)
-        for method in METHODS
-    ],
+    fast_or_slow(METHODS, ["gem", "ngu-rnd"]),
 )
 def test_every_method_trains_with_overlapping_unrolls(method):
     trainer = assemble(small(method=method, unroll_length=9, unroll_period=4))
