@@ -221,7 +221,7 @@ class Transition(NamedTuple):
     episode_return: Any = None
     """Return of the episode up to and including this step."""
     is_partial: Any = None
-    """Whether the episode started or will end at a random step, so that its return does not count."""
+    """Whether this is an incomplete first episode, whose return does not count."""
 
 
 def ends(transitions: Transition) -> Bool[Array, "time envs"]:

@@ -24,7 +24,7 @@ class EnvConfig:
     horizon: NonNegativeInt = 40
     """Episode length of a custom map.
     For Gymnasium environments without max_episode_steps: the expected episode length, or 0 to measure it.
-    It scales the policy's time input and limits the episode memories, and truncates only the first episodes."""
+    It scales the policy's time input and limits the episode memories, and truncates no episode but the first ones."""
     map_text: str = ""
     """The custom map as ASCII art. `env_id` is then its name."""
     vectorization_mode: Literal["sync", "async"] = "sync"

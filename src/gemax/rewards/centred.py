@@ -36,8 +36,8 @@ def centred(inner: IntrinsicReward, mean: float = 0.0) -> IntrinsicReward:
     ) -> tuple[Float[Array, "time envs"], Moments]:
         decay = max(1.0 - reward.size / WINDOW, 0.0)
         updated = update_moments(moments, reward, jnp.isfinite(reward), decay=decay)
-        # The mean excludes this rollout, so that a step has the same reward alone as within its rollout. Only the first
-        # rollout uses its own mean.
+        # The mean excludes this rollout, so that the reward of a step does not depend on the other steps of the
+        # rollout. Only the first rollout uses its own mean.
         known_mean = jnp.where(moments.weight > 0, moments.mean, updated.mean)
         return reward - known_mean + mean, updated
 

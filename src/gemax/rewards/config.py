@@ -26,14 +26,15 @@ class IntrinsicConfig:
     anneal_updates: NonNegativeInt = 0
     """Anneal the intrinsic reward linearly to zero over this many updates. 0 disables annealing."""
     intrinsic_half_life: NonNegativeInt = 0
-    """Updates with different returns until the intrinsic reward has half its weight. It never vanishes. 0: constant."""
+    """Number of updates until the intrinsic reward has half its weight. 0 keeps it constant.
+    Only updates in which recent returns are not all equal count. The weight never reaches zero."""
     hide_time: bool = True
     """Remove the time from observation vectors that contain it. Otherwise every step looks like a new state."""
     embedding_size: PositiveInt = 32
     """Size of the embedding f(x)."""
 
     similarity: Literal["learned", "exponential", "indicator", "custom"] = "learned"
-    """`learned` compares embeddings and `exponential` observations. `indicator` is 1 for equal ones.
+    """`learned` compares embeddings, `exponential` compares observations, `indicator` is 1 for equal observations.
     `custom`: Python only."""
     similarity_scale: Positive = 1.0
     """c of k = exp(-c ‖f(x) - f(x')‖)."""
@@ -42,7 +43,8 @@ class IntrinsicConfig:
     num_negatives: NonNegativeInt = 0
     """Negatives per state, sampled from the other half of the environments. 0 uses all states of that half."""
     episodic_weight: Literal["auto"] | Fraction = "auto"
-    """Weight of the entropy within episodes, from 0 (the paper's GEM, over all episodes) to 1. `auto` measures it."""
+    """Weight of the entropy within episodes, from 0 (the paper's GEM, over all episodes) to 1.
+    `auto` chooses it from the similarity of different episodes."""
     episode_memory_size: PositiveInt = 128
     """Earlier states of the episode that each state is compared with, at most what fits into 128 MB."""
     huber_offset: NonNegative = 1.0

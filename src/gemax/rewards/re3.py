@@ -5,7 +5,7 @@ k nearest neighbours, and σ is the running standard deviation of d. The mean of
 visited states. Nothing is learned.
 
 The neighbours are the other next observations of the rollout. A single step, or a rollout of few environments, does not
-provide them. With a memory, the neighbours are therefore the most recent states before each step, in all environments.
+provide them. With a memory, the neighbours are therefore searched among the most recent states before each step.
 """
 
 from collections.abc import Callable
@@ -128,7 +128,7 @@ def re3(
         encoding = gather_flat(transitions.next_observation, encoding)
         is_added = (valid_steps(transitions) & is_valid[None]).reshape(-1)
         return state._replace(
-            memory=last_entries(*with_memory(state.memory, encoding, is_added), state.memory)
+            memory=last_entries(*append_entries(state.memory, encoding, is_added), state.memory)
         )
 
     return IntrinsicReward(init, reward, step, embed, remember if has_memory else None)
@@ -150,10 +150,12 @@ def neighbours_in_rollout(
         visits = jnp.zeros(num_rows).at[encoded.row_index.reshape(-1)].add(visits)
     index = jnp.arange(visits.shape[0])
 
-    def copies(row: Int[Array, ""]) -> Float[Array, " rows"]:
+    def neighbour_counts(row: Int[Array, ""]) -> Float[Array, " rows"]:
         return visits - (index == row)
 
-    distance, exists = mean_nearest_distance(encoded.rows, index, encoded.rows, copies, num_neighbours)
+    distance, exists = mean_nearest_distance(
+        encoded.rows, index, encoded.rows, neighbour_counts, num_neighbours
+    )
     by_row = jnp.stack([distance, exists.astype(float)], axis=-1)
     distance, exists = jnp.moveaxis(gather(encoded, by_row, num_envs), -1, 0)
     has_neighbours = (exists > 0) & is_valid
@@ -166,16 +168,16 @@ def neighbours_in_memory(
     """Returns the neighbours among the last valid steps before each step, in the memory and in the rollout."""
     capacity, num_envs = memory.encoding.shape[0], is_valid.shape[1]
     points = gather_flat(encoded, encoded.rows)
-    entries, is_entry = with_memory(memory, points, is_valid.reshape(-1))
+    entries, is_entry = append_entries(memory, points, is_valid.reshape(-1))
     number = jnp.cumsum(is_entry)
     # Number of entries before each step. Steps at the same time do not see each other.
     before = memory.length + jnp.cumsum(jnp.sum(is_valid, axis=1)) - jnp.sum(is_valid, axis=1)
 
-    def copies(seen: Int[Array, ""]) -> Float[Array, " entries"]:
-        return (is_entry & (number <= seen) & (number > seen - capacity)).astype(float)
+    def neighbour_counts(num_before: Int[Array, ""]) -> Float[Array, " entries"]:
+        return (is_entry & (number <= num_before) & (number > num_before - capacity)).astype(float)
 
     distance, exists = mean_nearest_distance(
-        points, jnp.repeat(before, num_envs), entries, copies, num_neighbours
+        points, jnp.repeat(before, num_envs), entries, neighbour_counts, num_neighbours
     )
     has_neighbours = exists.reshape(is_valid.shape) & is_valid
     distance = jnp.where(has_neighbours, distance.reshape(is_valid.shape), 0.0)
@@ -187,7 +189,7 @@ def empty_memory(capacity: int, size: int) -> EncodingMemory:
     return EncodingMemory(jnp.zeros((capacity, size)), jnp.zeros((), int))
 
 
-def with_memory(
+def append_entries(
     memory: EncodingMemory, encoding: Float[Array, "steps D"], is_added: Bool[Array, " steps"]
 ) -> tuple[Float[Array, "entries D"], Bool[Array, " entries"]]:
     """Returns the entries of the memory followed by new ones, and which of them count."""
@@ -213,13 +215,14 @@ def mean_nearest_distance(
     points: Float[Array, "N D"],
     positions: Int[Array, " N"],
     entries: Float[Array, "M D"],
-    copies: Callable[[Int[Array, ""]], Float[Array, " M"]],
+    neighbour_counts: Callable[[Int[Array, ""]], Float[Array, " M"]],
     num_neighbours: int,
 ) -> tuple[Float[Array, " N"], Bool[Array, " N"]]:
     """Returns the mean distance of each point to its nearest neighbours, and whether it has any.
 
-    `copies(position)` returns how often each entry counts as a neighbour of the point at this position. If there are
-    fewer than `num_neighbours`, the mean is over those that exist. Entries that are not finite are left out.
+    `neighbour_counts(position)` returns how often each entry counts as a neighbour of a point. The position is the
+    point's own row in a rollout, or the number of entries before it in a memory. If there are fewer than
+    `num_neighbours`, the mean is over those that exist. Entries that are not finite are left out.
 
     The points are compared in blocks, which bounds the memory. The neighbours are found by a matrix product, and their
     distances are then computed by subtraction, because the product is inaccurate for near neighbours.
@@ -236,7 +239,7 @@ def mean_nearest_distance(
 
     def nearest(inputs: tuple[Array, Array]) -> tuple[Array, Array]:
         point, position = inputs
-        squared, available = squared_distances(point), copies(position)
+        squared, available = squared_distances(point), neighbour_counts(position)
         is_candidate = is_finite & (available > 0) & jnp.isfinite(squared)
         negated, index = jax.lax.top_k(jnp.where(is_candidate, -squared, -jnp.inf), num_candidates)
         distance = jnp.sqrt(jnp.sum((point[None] - entries[index]) ** 2, axis=-1))

@@ -21,10 +21,10 @@ from gemax.training.state import TrainState
 
 
 def write_plots(
-    path: Path, trainer: Trainer, state: TrainState, metrics: list[dict[str, Any]], ceiling: float | None
+    path: Path, trainer: Trainer, state: TrainState, metrics: list[dict[str, Any]], max_entropy: float | None
 ) -> None:
     """Writes the plots of one seed, except those without data."""
-    write_group_plots(path, trainer, [state], metrics, [], ceiling)
+    write_group_plots(path, trainer, [state], metrics, [], max_entropy)
     finite, table = trainer.finite, trainer.table.rows
     if finite is not None and trainer.reward.embed is not None and table is not None:
         embedding = np.asarray(jax.jit(trainer.reward.embed)(state.reward, table))
@@ -38,12 +38,12 @@ def write_group_plots(
     states: list[TrainState],
     metrics: list[dict[str, Any]],
     metrics_of_seeds: list[list[dict[str, Any]]],
-    ceiling: float | None,
+    max_entropy: float | None,
 ) -> None:
     """Writes the plots of several seeds: all learning curves with their mean, and the heatmap of the mean visits."""
     name, suffix = trainer.spec.name, ", mean of seeds" if len(states) > 1 else ""
     if metrics:
-        curve = learning_curve(f"{name}{suffix}", metrics, ceiling, metrics_of_seeds)
+        curve = learning_curve(f"{name}{suffix}", metrics, max_entropy, metrics_of_seeds)
         write_figure(path / "learning_curve.png", curve)
     if trainer.finite is not None:
         visits = np.mean([np.asarray(state.statistics.visits) for state in states], axis=0)
@@ -55,18 +55,18 @@ def write_group_plots(
 def learning_curve(
     title: str,
     metrics: list[dict[str, Any]],
-    ceiling: float | None,
+    max_entropy: float | None,
     metrics_of_seeds: Sequence[list[dict[str, Any]]] = (),
 ) -> Figure:
-    """Plots returns, and the entropy as a share of its ceiling, against updates. Single seeds are thin lines."""
+    """Plots returns, and the entropy as a share of its maximum, against updates. Single seeds are thin lines."""
     figure = Figure(figsize=(7.0, 3.6), layout="constrained")
     axis = figure.subplots()
     curves = {
         "return": ("tab:cyan", "return, last 1,000 episodes"),
         "recent_return": ("tab:blue", "return, last 100 episodes"),
     }
-    if ceiling is not None:
-        curves["entropy_share"] = ("tab:orange", "entropy, share of the ceiling")
+    if max_entropy is not None:
+        curves["entropy_share"] = ("tab:orange", "entropy, share of its maximum")
         axis.set_ylim(-0.02, 1.05)
     for name, (colour, label) in curves.items():
         for lines in metrics_of_seeds:
@@ -92,7 +92,7 @@ def heatmap(finite: FiniteEnv, visits: Float[np.ndarray, " cells"], title: str) 
 
 
 def embedding_plot(finite: FiniteEnv, embedding: Float[np.ndarray, "rows D"], name: str) -> Figure:
-    """Plots the first two principal components of the observation table. Lines join cells that are one step apart."""
+    """Plots two principal components of the embeddings. Lines join cells that are one step apart."""
     _, cells = rows_and_cells(finite)
     figure = Figure(figsize=(5.2, 4.4), layout="constrained")
     axis = figure.subplots()
@@ -118,7 +118,7 @@ def draw_heatmap(axis: Axes, finite: FiniteEnv, visits: Float[np.ndarray, " cell
 def draw_embedding(
     axis: Axes, finite: FiniteEnv, embedding: Float[np.ndarray, "noises rows D"], **style: Any
 ) -> tuple[Float[np.ndarray, "N 2"], float]:
-    """Draws two principal components of the observation table, coloured by cell.
+    """Draws two principal components of the embeddings of all observations, coloured by cell.
 
     Returns the points, and their share of the variance.
     """
@@ -144,7 +144,7 @@ def two_components(embedding: Float[np.ndarray, "N D"]) -> tuple[Float[np.ndarra
 
 
 def rows_and_cells(finite: FiniteEnv) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
-    """Returns the rows of the observation table that some state has, and the agent's cell in each row."""
+    """Returns the rows of the observation table that at least one state maps to, and the agent's cell in each."""
     rows, first = np.unique(finite.observation_of_state, return_index=True)
     return rows, finite.model.cell[first]
 

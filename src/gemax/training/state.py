@@ -23,12 +23,13 @@ class ActorState(NamedTuple):
     observation: Shaped[Array, "envs *shape"]
     """Row of the observation table, or the observation itself."""
     inputs: AgentInputs
+    """Inputs of the network besides the observation: the previous action and reward, and the time step."""
     is_first: Bool[Array, " envs"]
     lstm_state: LSTMState
     episode_return: Float[Array, " envs"]
     """Return of the current episode so far."""
     is_partial: Bool[Array, " envs"]
-    """Whether the first episode started at a later time, or will be truncated early."""
+    """Whether this is an incomplete first episode: it started after time 0, or will be truncated before the horizon."""
 
 
 class Window(NamedTuple):
@@ -49,7 +50,7 @@ class RunningStatistics(NamedTuple):
     num_returns: Int[Array, ""]
     """Number of finished episodes."""
     rewarded_updates: Int[Array, ""]
-    """Number of updates in which the last returns differed, so that there was a reward to learn from."""
+    """Number of updates in which the last returns were not all equal. Equal returns give nothing to learn from."""
 
 
 class TrainState(NamedTuple):

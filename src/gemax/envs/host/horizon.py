@@ -10,7 +10,7 @@ DEFAULT_HORIZON = 1000
 
 
 def find_horizon(name: str, env: gymnasium.Env | VectorEnv, given: int) -> tuple[int, list[str]]:
-    """Returns the horizon, and a note for the user if it is not the one that the environment states.
+    """Returns the horizon, and a note for the user if it was measured or assumed.
 
     Args:
         name: Name of the environment.
