@@ -54,7 +54,7 @@ def test_rollouts_equal_those_of_a_plain_list_per_environment():
     rng, queue = np.random.default_rng(0), TransitionQueue(len(often), length)
     plain = [[] for _ in often]
     num_rollouts, num_dropped = 0, 0
-    for _ in range(200):
+    for _ in range(500):
         step, is_valid = random_step(rng, len(often)), rng.random(len(often)) < often
         queue.push(step, is_valid)
         for i in np.flatnonzero(is_valid):
