@@ -16,6 +16,7 @@ from gymnasium.vector import VectorEnv
 
 from gemax.envs.host.checks import CheckedEnv
 from gemax.envs.host.faults import describe_exception
+from gemax.envs.host.minigrid_view import use_fast_view
 from gemax.envs.registry import GYM_PREFIX
 from gemax.errors import EnvFault
 
@@ -86,6 +87,8 @@ def call_maker(name: str, make: MakeEnv) -> gymnasium.Env | VectorEnv:
         raise EnvFault(f"{name} could not be made: it {describe_exception(error)}.") from error
     if not isinstance(env, gymnasium.Env | VectorEnv):
         raise ValueError(f"{name} must make a gymnasium environment; got {type(env).__name__}.")
+    if not isinstance(env, VectorEnv):
+        use_fast_view(env)
     return env
 
 
