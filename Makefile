@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs test-slow test-peers clean
+.PHONY: train test check lint types imports docs test-slow test-faults reliability test-peers clean
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
@@ -14,6 +14,13 @@ test: check
 
 test-slow: $(VENV)/.installed-dev
 	JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= $(BIN)/python -m pytest -m slow --numprocesses=0 --timeout=3600
+
+test-faults: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow_fault
+
+# All tests that inject a fault, fast and slow ones.
+reliability: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m fault --reliability results/reliability.md
 
 # Libraries with many dependencies are installed in a separate virtual environment.
 test-peers: .venv-peers/.installed

@@ -1,6 +1,7 @@
 import gc
 import os
 import tempfile
+from pathlib import Path
 
 # Most of a test's time is compiling, which this halves, in child processes too. `make test-slow` undoes it: it learns.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
@@ -10,9 +11,20 @@ import jax
 import pytest
 from hypothesis import settings
 
+from tests.reliability import Reliability, faults_of
+
 settings.register_profile("gemax", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("gemax")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--reliability", metavar="FILE", help="write the table of injected faults")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.user_properties += [("fault", list(fault)) for fault in faults_of(item)]
 
 
 def pytest_configure(config):
@@ -22,6 +34,9 @@ def pytest_configure(config):
         config.add_cleanup(folder.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    path = config.getoption("--reliability")
+    if path is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Reliability(Path(path)))
     # For this process, whose jax has read its settings already.
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

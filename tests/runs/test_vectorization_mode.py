@@ -68,7 +68,7 @@ def test_the_run_resumes_once_fixed_and_signals_stop_all_of_its_processes(broken
         assert len(living(path)) >= 3
         os.killpg(child.pid, signal.SIGTERM)  # as `timeout` does
         said, errors = child.communicate(timeout=60)
-    assert (child.returncode, errors) == (143, ""), said
+    assert (child.returncode, "Traceback" in errors) == (143, False), said
     assert f"Stopped by SIGTERM. Continue with `gemax resume {path}`" in said
     reached = RunDirectory(path).read_summary()["updates"]
     assert checkpoints(path)[-1].name == f"update-{reached:08d}"
@@ -80,6 +80,7 @@ def test_the_run_resumes_once_fixed_and_signals_stop_all_of_its_processes(broken
         time.sleep(0.05)
         os.killpg(child.pid, signal.SIGINT)
         said, errors = child.communicate(timeout=60)
-    assert (child.returncode, errors) == (130, "gemax: stopped.\n"), said
+    assert child.returncode == 130, said
+    assert errors.endswith("gemax: ended at once.\n")
     assert checkpoints(path)[-1].name >= f"update-{reached:08d}"
     assert_all_ended(path)

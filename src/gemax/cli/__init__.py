@@ -5,7 +5,9 @@ Verbs import what they need when they run, so that `gemax --help` is fast.
 
 import sys
 
-from gemax.errors import GemaxError
+from gemax.cli.failures import describe_failure
+from gemax.cli.streams import tolerant_streams
+from gemax.stopping import Stopped, catch_stop_signals, check_stop, stop_signals_of_program
 
 DESCRIPTION = (
     "Geometric entropy maximisation in JAX: agents that explore. `gemax --version` prints the version; `--debug` "
@@ -14,7 +16,31 @@ DESCRIPTION = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the `gemax` command and returns its exit code. `--debug` shows the traceback of an error."""
+    """Runs the `gemax` command and returns its exit code. Without arguments, those of the program are used."""
+    if arguments is not None:
+        with catch_stop_signals():
+            return run_command(arguments)
+    with stop_signals_of_program(), tolerant_streams():
+        return run_command(sys.argv[1:])
+
+
+def run_command(arguments: list[str]) -> int:
+    """Runs a verb. Reports errors in one line; `--debug` shows their traceback."""
+    debug = "--debug" in arguments
+    try:
+        return _run_verb([argument for argument in arguments if argument != "--debug"])
+    except Stopped as stop:
+        print("gemax: stopped.", file=sys.stderr)
+        return 128 + stop.signal
+    except Exception as error:
+        if debug:
+            raise
+        message, exit_code = describe_failure(error)
+        print(message, file=sys.stderr)
+        return exit_code
+
+
+def _run_verb(arguments: list[str]) -> int:
     from tyro.extras import subcommand_cli_from_dict
 
     import gemax
@@ -26,29 +52,15 @@ def main(arguments: list[str] | None = None) -> int:
     from gemax.cli.reproduce import reproduce
     from gemax.cli.resume import resume
     from gemax.cli.train import train
-    from gemax.runs.signals import Terminated, interrupt_on_sigterm
 
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--version"]:
         print(f"gemax {gemax.__version__}")
         return 0
-    debug = "--debug" in arguments
-    arguments = [argument for argument in arguments if argument != "--debug"]
     verbs = {
         verb.__name__: verb for verb in (train, resume, evaluate, collect, reproduce, bench, envs, doctor)
     }
-    try:
-        with interrupt_on_sigterm():
-            # `train` parses its own flags, because their defaults depend on the environment.
-            if arguments[:1] == ["train"]:
-                return train(arguments[1:])
-            return subcommand_cli_from_dict(verbs, prog="gemax", description=DESCRIPTION, args=arguments)
-    except (ValueError, OSError, GemaxError) as error:
-        # Other exceptions are bugs of gemax and keep their traceback.
-        if debug:
-            raise
-        print(f"gemax: {error}", file=sys.stderr)
-        return error.exit_code if isinstance(error, GemaxError) else 2
-    except KeyboardInterrupt as stop:
-        print("gemax: stopped.", file=sys.stderr)
-        return 143 if isinstance(stop, Terminated) else 130
+    check_stop()
+    # `train` parses its own flags, because their defaults depend on the environment.
+    if arguments[:1] == ["train"]:
+        return train(arguments[1:])
+    return subcommand_cli_from_dict(verbs, prog="gemax", description=DESCRIPTION, args=arguments)

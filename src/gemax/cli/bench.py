@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from gemax.errors import ExitCode
+
 if TYPE_CHECKING:
     from gemax.experiments.store import Outcome
-
-INCOMPLETE = 1
-"""Exit code if runs have not finished."""
 
 
 def bench(
@@ -90,4 +89,4 @@ def print_outcome(outcome: "Outcome", folder: Path) -> int:
     if outcome.stop_signal is not None:
         console.print("Stopped. Run the same command to continue.")
         return 128 + outcome.stop_signal
-    return INCOMPLETE if outcome.failures else 0
+    return ExitCode.INCOMPLETE if outcome.failures else ExitCode.OK

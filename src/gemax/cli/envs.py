@@ -76,10 +76,11 @@ def _facts(finite: "FiniteEnv") -> list[str]:
     """Returns the numbers of cells and states, the steps to the reward and the entropy ceiling."""
     from gemax.core.ceiling import entropy_ceiling
     from gemax.envs.gridworld import steps_to_reward
+    from gemax.stopping import check_stop
 
     steps = steps_to_reward(finite.model)
     steps_range = "–".join(map(str, sorted({steps.min(), steps.max()})))
-    ceiling = entropy_ceiling(finite.reward_free_model).entropy
+    ceiling = entropy_ceiling(finite.reward_free_model, callback=check_stop).entropy
     return [str(len(finite.cell_positions)), str(finite.num_states), steps_range, f"{ceiling:.3f}"]
 
 

@@ -8,7 +8,7 @@ from rich import progress as bars
 from rich.console import Console
 from rich.table import Column
 
-from gemax.errors import NumericalError
+from gemax.errors import ExitCode
 
 if TYPE_CHECKING:
     from gemax.runs.session import Run
@@ -108,7 +108,7 @@ def report_outcome(run: "Run") -> int:
         name = signal.Signals(run.stop_signal).name
         console.print(f"Stopped by {name}. Continue with `gemax resume {run.path}`.", soft_wrap=True)
         return 128 + run.stop_signal
-    return NumericalError.exit_code if run.summary.get("frozen") else 0
+    return ExitCode.NUMERICAL if run.summary.get("frozen") else ExitCode.OK
 
 
 def _outcome(summary: dict[str, Any]) -> list[str]:

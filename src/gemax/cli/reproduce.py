@@ -10,14 +10,12 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from gemax.cli.progress import ProgressBar, make_console
+from gemax.errors import ExitCode
 
 if TYPE_CHECKING:
     from gemax.experiments.claims import Claim
     from gemax.experiments.reproduction import Reproduction
     from gemax.experiments.store import Progress
-
-INCOMPLETE = 1
-"""Exit code if runs have not finished."""
 
 
 def reproduce(
@@ -101,7 +99,7 @@ def print_outcome(reproduction: "Reproduction", out: Path, *, smoke: bool) -> in
         console.print(f"Not complete yet: {unfinished}. Run the same command to continue.", soft_wrap=True)
     if reproduction.stop_signal is not None:
         return 128 + reproduction.stop_signal
-    return INCOMPLETE if reproduction.unfinished else 0
+    return ExitCode.INCOMPLETE if reproduction.unfinished else ExitCode.OK
 
 
 def _print_claims(claims: "list[Claim]", *, smoke: bool) -> None:

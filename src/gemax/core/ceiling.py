@@ -43,8 +43,14 @@ class LowerBound(NamedTuple):
     visits: Visits
 
 
-def entropy_ceiling(model: FiniteModel, *, tolerance: float = 1e-3, max_iterations: int = 2_000) -> Ceiling:
-    """Returns the largest Shannon entropy of visits, up to the tolerance."""
+def entropy_ceiling(
+    model: FiniteModel,
+    *,
+    tolerance: float = 1e-3,
+    max_iterations: int = 2_000,
+    callback: Callable[[], None] = lambda: None,
+) -> Ceiling:
+    """Returns the largest Shannon entropy of visits, up to the tolerance. Calls `callback` in every iteration."""
     finite_model.check_model(model)
     check_positive("tolerance", tolerance)
     visits = finite_model.policy_visits(model, finite_model.uniform_policy(model))
@@ -56,7 +62,7 @@ def entropy_ceiling(model: FiniteModel, *, tolerance: float = 1e-3, max_iteratio
     def gradient(visits: np.ndarray) -> np.ndarray:
         return np.where(reachable, -np.log(np.maximum(visits, np.finfo(float).tiny)) - 1.0, 0.0)
 
-    visits, gap = _frank_wolfe(model, entropy, gradient, visits, tolerance, max_iterations)
+    visits, gap = _frank_wolfe(model, entropy, gradient, visits, tolerance, max_iterations, callback)
     return Ceiling(float(entropy(visits)), gap, visits)
 
 
@@ -101,6 +107,7 @@ def _frank_wolfe(
     visits: Visits,
     tolerance: float,
     max_iterations: int,
+    callback: Callable[[], None] = lambda: None,
 ) -> tuple[Visits, float]:
     """Maximises the objective from `visits` until the gap is below the tolerance. Returns the visits and the gap.
 
@@ -109,6 +116,7 @@ def _frank_wolfe(
     """
     components, weights, gap = visits[None], np.ones(1), np.inf
     for _ in range(max_iterations):
+        callback()
         reward = gradient(visits)
         target = finite_model.best_visits(model, reward)
         gap = float(reward @ (target - visits))

@@ -14,7 +14,7 @@ from gemax.experiments.records import Record, is_record_of, load_record, run_nam
 from gemax.experiments.worker import DONE, Worker, WriteRecord
 from gemax.runs.locks import locked
 from gemax.runs.provenance import provenance
-from gemax.runs.signals import catch_stop_signals
+from gemax.stopping import catch_stop_signals
 from gemax.training.config import Config
 
 POLL_SECONDS = 0.1

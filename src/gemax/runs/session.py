@@ -26,10 +26,10 @@ from gemax.runs.paths import check_space
 from gemax.runs.plots import write_group_plots, write_plots
 from gemax.runs.run_directory import RunDirectory, create_run, resume_run
 from gemax.runs.seed_directories import check_not_grouped, new_run_path, open_seed_directories
-from gemax.runs.signals import catch_stop_signals
 from gemax.runs.sinks import OpenSink, combine_sinks, jsonl_sink
 from gemax.runs.summary import summary_of_group, summary_of_seed
 from gemax.runs.warm_start import first_state
+from gemax.stopping import Stopped, StopRequest, catch_stop_signals, check_stop
 from gemax.training.assemble import CustomParts, assemble
 from gemax.training.config import Config, config_from_json
 from gemax.training.learn import Trainer
@@ -83,16 +83,19 @@ def start_run(
         if getattr(config.run, name):
             raise ValueError(f"{name} is set by gemax itself. Leave it out.")
     path = new_run_path(config, out)
-    trainer = assemble(config, custom)
-    check_space(path, bytes_needed(trainer))
-    hooks.log(f"Run directory: {path}")
-    trainer, state = first_state(trainer, hooks.log)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with create_run(path, trainer.config.to_json()) as run:
-        session = _open_session(trainer, run, hooks)
-        # Saved at once: a run that is killed early can then be resumed without the run that it started from.
-        save(run, config, state, seconds=0.0)
-        return _train(session, state, 0.0)
+    with catch_stop_signals() as stop:
+        trainer = assemble(config, custom)
+        check_space(path, bytes_needed(trainer))
+        check_stop()
+        hooks.log(f"Run directory: {path}")
+        trainer, state = first_state(trainer, hooks.log)
+        check_stop()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with create_run(path, trainer.config.to_json()) as run:
+            session = _open_session(trainer, run, hooks)
+            # Saved at once: a run that is killed early can then be resumed without the run that it started from.
+            save(run, config, state, seconds=0.0)
+            return _train(session, state, 0.0, stop)
 
 
 def resume(
@@ -100,10 +103,11 @@ def resume(
 ) -> Run:
     """Resumes a run from its newest good checkpoint. `updates` changes the total number of updates."""
     hooks = hooks or Hooks()
-    with resume_run(path) as run:
+    with catch_stop_signals() as stop, resume_run(path) as run:
         config = config_from_json(run.read_config())
         check_not_grouped(path, config)
         trainer = assemble(config, custom)
+        check_stop()
         if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
             hooks.log("Nothing was saved yet. The run starts from the beginning.")
             trainer, state = first_state(trainer, hooks.log)
@@ -121,7 +125,7 @@ def resume(
             hooks.log(f"Already at {reached} of {trainer.config.run.updates} updates.")
         for message in [*run.messages, *messages, *_rewind_metrics(session, reached)]:
             hooks.log(message)
-        return _train(session, state, seconds)
+        return _train(session, state, seconds, stop)
 
 
 def _open_session(trainer: Trainer, run: RunDirectory, hooks: Hooks) -> Session:
@@ -134,7 +138,9 @@ def _open_session(trainer: Trainer, run: RunDirectory, hooks: Hooks) -> Session:
 
 def ceiling_of(trainer: Trainer) -> float | None:
     """Returns the maximum visitation entropy of a finite environment, without its reward."""
-    return None if trainer.finite is None else entropy_ceiling(trainer.finite.reward_free_model).entropy
+    if trainer.finite is None:
+        return None
+    return entropy_ceiling(trainer.finite.reward_free_model, callback=check_stop).entropy
 
 
 def _with_updates(trainer: Trainer, run: RunDirectory, reached: int, updates: int | None) -> Trainer:
@@ -159,13 +165,13 @@ def _rewind_metrics(session: Session, update: int) -> list[str]:
     return messages
 
 
-def _train(session: Session, state: TrainState, seconds_before: float) -> Run:
-    """Trains to the end or until a signal, and writes metrics, checkpoints, summary and plots."""
+def _train(session: Session, state: TrainState, seconds_before: float, stop: StopRequest) -> Run:
+    """Trains to the end or until a stop signal, and writes metrics, checkpoints, summary and plots."""
     trainer, run, best, hooks = session.trainer, session.run, session.best, session.hooks
     log = hooks.log
     config, started = trainer.config, time.monotonic()
     saved, seconds = update_reached(state), seconds_before
-    with contextlib.ExitStack() as stack, catch_stop_signals() as stop:
+    with contextlib.ExitStack() as stack:
         is_done = saved >= config.run.updates
         opened = [] if is_done else [open_sink(run, saved + 1) for open_sink in hooks.sinks]
         sink = combine_sinks([jsonl_sink(run), *opened])
@@ -192,6 +198,10 @@ def _train(session: Session, state: TrainState, seconds_before: float) -> Run:
                     hooks.callback(logged.run)
                 if is_stopping:
                     break
+        except Stopped:
+            # Raised in the middle of a rollout in a host environment, which a resumed run starts again.
+            best.write()
+            save_last(run, config, state, seconds)
         except EnvFault as fault:
             if stop.signal is None:
                 raise _save_fault(session, state, seconds, fault) from fault

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Key, PRNGKeyArray, Shaped
 
 from gemax.envs.base import JaxEnv
+from gemax.stopping import check_stop
 from gemax.training.collector import EpisodeOptions, Evaluation, History
 from gemax.training.learn import Trainer, learn
 from gemax.training.nonfinite import update_unless_frozen
@@ -61,7 +62,10 @@ class CompiledCollector(NamedTuple):
         """Runs new episodes of the frozen policy to their end and returns their statistics."""
         num_envs, keys = self._batches(options)
         evaluate = jax.jit(partial(_evaluate_batch, self.env, trainer, num_envs, options.greedy))
-        batches = [jax.tree.map(np.asarray, evaluate(state, key)) for key in keys]
+        batches = []
+        for key in keys:
+            check_stop()
+            batches.append(jax.tree.map(np.asarray, evaluate(state, key)))
         returns, lengths, visits = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         last = options.num_episodes
         return Evaluation(returns[:last], lengths[:last], visits[:last])
@@ -71,6 +75,7 @@ class CompiledCollector(NamedTuple):
         num_envs, keys = self._batches(options)
         batch = jax.jit(partial(_first_episodes, self.env, trainer, num_envs))
         for number, key in enumerate(keys):
+            check_stop()
             transitions, in_first = jax.tree.map(np.asarray, batch(state, key))
             for index in range(min(num_envs, options.num_episodes - number * num_envs)):
                 yield self._episode(trainer, transitions, index, int(in_first[:, index].sum()))

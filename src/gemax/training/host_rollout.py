@@ -20,6 +20,7 @@ from gemax.agent.act import act
 from gemax.core.moments import Moments, standardise
 from gemax.envs.host.base import HostEnv, HostVectorEnv, VectorTransition
 from gemax.networks import AgentInputs, InputTables, LSTMState, Parameters
+from gemax.stopping import check_stop
 from gemax.training.collector import EpisodeOptions, Evaluation, History
 from gemax.training.learn import Trainer, learn
 from gemax.training.rollout import initial_actor
@@ -83,6 +84,7 @@ class HostActor:
             yield self.collect(snapshot, STEPS_PER_CALL, jax.random.fold_in(key, number), greedy=greedy)
 
     def _step(self, snapshot: PolicySnapshot, key: PRNGKeyArray, number: int, greedy: bool) -> Transition:
+        check_stop()
         before = self.state
         acted = self._act(snapshot, before, key, number, greedy=greedy)
         # One transfer for all: the host waits for the network here.

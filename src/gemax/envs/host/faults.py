@@ -3,11 +3,16 @@
 import contextlib
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from gemax.errors import EnvFault
+from gemax.stopping import check_stop
+
+STOP_CHECK_SECONDS = 0.5
+"""Time between checks whether the user asks to stop, while an environment does not answer."""
 
 
 def describe_exception(error: Exception) -> str:
@@ -31,18 +36,23 @@ def timeout_fault(location: str, seconds: float) -> EnvFault:
 def time_limit(seconds: float, make_fault: Callable[[], EnvFault]) -> Iterator[None]:
     """Raises a fault if the `with` block takes longer. Does nothing outside of the main thread, or for 0 seconds.
 
-    Uses an alarm signal, which costs microseconds and interrupts an environment that sleeps. It cannot interrupt
-    compiled code that does not return to Python.
+    Uses an alarm signal, which costs microseconds and interrupts an environment that sleeps, also if the user asks to
+    stop. It cannot interrupt compiled code that does not return to Python.
     """
     if not seconds or not in_main_thread():
         yield
         return
 
+    deadline = time.monotonic() + seconds
+
     def on_alarm(signal_number: int, frame: Any) -> None:
-        raise make_fault()
+        check_stop()
+        if time.monotonic() >= deadline:
+            raise make_fault()
 
     handler = signal.signal(signal.SIGALRM, on_alarm)
-    remaining, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    first = min(seconds, STOP_CHECK_SECONDS)
+    remaining, interval = signal.setitimer(signal.ITIMER_REAL, first, STOP_CHECK_SECONDS)
     try:
         yield
     finally:

@@ -23,8 +23,9 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from gemax.envs.host.base import VectorTransition
-from gemax.envs.host.faults import describe_exception, timeout_fault
+from gemax.envs.host.faults import STOP_CHECK_SECONDS, describe_exception, timeout_fault
 from gemax.errors import EnvFault
+from gemax.stopping import check_stop
 
 OpenEnvs: TypeAlias = Callable[[range], Any]
 """Opens the environments with these indices and returns them as a `HostVectorEnv`."""
@@ -120,8 +121,10 @@ class ProcessVectorEnv:
         return answers
 
     def _receive(self, worker: Worker, deadline: float | None) -> Any:
-        if not worker.pipe.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
-            raise timeout_fault(f"{worker.name}, step {self._steps}", self._timeout)
+        while not worker.pipe.poll(_wait_seconds(deadline)):
+            check_stop()
+            if deadline is not None and time.monotonic() >= deadline:
+                raise timeout_fault(f"{worker.name}, step {self._steps}", self._timeout)
         try:
             is_result, answer = worker.pipe.recv()
         except (EOFError, ConnectionError) as error:
@@ -138,6 +141,12 @@ class ProcessVectorEnv:
             f"{message} before the first step. A script that trains must do so below "
             'if __name__ == "__main__", because every process imports it.'
         )
+
+
+def _wait_seconds(deadline: float | None) -> float:
+    if deadline is None:
+        return STOP_CHECK_SECONDS
+    return min(STOP_CHECK_SECONDS, max(0.0, deadline - time.monotonic()))
 
 
 def split_envs(num_envs: int, num_processes: int) -> list[range]:

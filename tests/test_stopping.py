@@ -1,0 +1,156 @@
+"""Real signals at any moment: heard at once, nothing is lost, the second one ends the process, and no crash."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gemax.runs.checkpoints import load_arrays
+from gemax.runs.metrics_file import read_metrics
+from gemax.stopping import REPEAT_SECONDS, Stopped, catch_stop_signals, check_stop
+from tests.runs.children import TINY, flags_of, leftovers, started
+
+WORD = "received, stopping. Press Ctrl-C to end at once."
+ENVIRONMENT = os.environ | {"PYTHONUNBUFFERED": "1"}
+
+
+def train(path, **settings):
+    flags = flags_of({**TINY, "updates": 100_000, "checkpoint_every": 2, **settings})
+    return [sys.executable, "-m", "gemax.cli", "train", "two-rooms", "--out", str(path), *flags]
+
+
+def wait_until_catching(child):
+    """Waits until Python handles SIGINT itself, or gemax does."""
+    caught = 1 << (signal.SIGTERM - 1)
+    while child.poll() is None:
+        with open(f"/proc/{child.pid}/status") as status:
+            mask = next(line for line in status if line.startswith("SigCgt")).split()[1]
+        if int(mask, 16) & caught:
+            return
+        time.sleep(0.002)
+
+
+def assert_valid(path):
+    """Asserts that whatever a killed run left can be read."""
+    if (path / "metrics.jsonl").exists():
+        read_metrics(path / "metrics.jsonl")
+    if any((path / "checkpoints").glob("update-*")):
+        assert load_arrays(path / "checkpoints").messages == []
+
+
+# In this process
+
+
+@pytest.mark.fault(46, times=2)
+def test_a_signal_sets_a_flag_that_is_checked_where_the_code_can_stop(capfd):
+    before = signal.getsignal(signal.SIGTERM)
+    with catch_stop_signals() as stop:
+        check_stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.signal == signal.SIGTERM
+        with pytest.raises(Stopped, match="stopped by SIGTERM"):
+            check_stop()
+        # As `timeout` does, which signals its child and then the process group.
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert capfd.readouterr().err == f"gemax: SIGTERM {WORD}\n"
+    check_stop()
+
+
+@pytest.mark.fault(46, times=2)
+def test_the_second_ctrl_c_has_the_effect_that_it_has_without_gemax():
+    def interrupt_twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) as interrupt, catch_stop_signals():
+            interrupt_twice()
+        assert not isinstance(interrupt.value, Stopped)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_blocks_inside_of_each_other_share_a_request():
+    with catch_stop_signals() as outer, catch_stop_signals() as inner:
+        assert inner is outer
+
+
+# Commands
+
+
+@pytest.mark.fault(46, times=3)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_starting_is_heard_at_once_and_not_lost(number, tmp_path):
+    with started(train(tmp_path / "run"), ENVIRONMENT) as child:
+        wait_until_catching(child)
+        child.send_signal(number)
+        sent = time.monotonic()
+        word = child.stderr.readline()
+        assert time.monotonic() - sent < 1.0
+        _, errors = child.communicate(timeout=60)
+    assert word == f"gemax: {number.name} {WORD}\n"
+    assert (child.returncode, errors) == (128 + number, "gemax: stopped.\n")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.fault(46, times=2)
+def test_two_ctrl_c_while_compiling_end_at_once_without_a_crash(tmp_path):
+    # A size that no other test has compiled.
+    with started(train(tmp_path / "run", lstm_size=9, num_envs=16), ENVIRONMENT) as child:
+        while not (tmp_path / "run" / "run.lock").exists():
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        assert child.stderr.readline() == f"gemax: SIGINT {WORD}\n"
+        child.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        _, errors = child.communicate(timeout=60)
+        assert time.monotonic() - sent < 2.0
+    assert (child.returncode, errors) == (130, "gemax: ended at once.\n")
+    assert_valid(tmp_path / "run")
+
+
+@pytest.mark.fault(46)
+def test_an_ignored_hangup_stays_ignored(tmp_path):
+    command = ["nohup", sys.executable, "-m", "gemax.cli", "doctor"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until_catching(child)
+    child.send_signal(signal.SIGHUP)
+    said, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors
+    assert "devices" in said
+
+
+@pytest.mark.slow_fault
+@pytest.mark.timeout(1200)
+@pytest.mark.fault(46, times=50)
+@pytest.mark.fault(15, times=50)
+def test_signals_at_random_moments_never_crash_and_leave_valid_files(tmp_path):
+    """One or two signals, from the first millisecond on, through start-up, compilation and training."""
+    dice, outcomes = random.Random(0), []
+    for number in range(50):
+        path = tmp_path / f"run-{number}"
+        # Some sizes are new, so that some runs compile and others load.
+        with started(train(path, lstm_size=8 + number % 5), ENVIRONMENT) as child:
+            wait_until_catching(child)
+            time.sleep(dice.uniform(0.0, 12.0) * (number > 5))
+            first, is_twice = dice.choice([signal.SIGINT, signal.SIGTERM]), dice.random() < 0.5
+            child.send_signal(first)
+            if is_twice:
+                time.sleep(dice.uniform(0.0, 2 * REPEAT_SECONDS))
+                child.send_signal(signal.SIGINT)
+            said, errors = child.communicate(timeout=60)
+        outcomes.append(child.returncode)
+        # Killed by the signal itself only after the program has ended its work.
+        assert child.returncode in (128 + first, 130, -signal.SIGINT), (said, errors)
+        assert "Traceback" not in errors, errors
+        assert_valid(path)
+        if not is_twice:
+            assert leftovers(path) == []
+    assert {130, 143} <= set(outcomes)
