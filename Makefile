@@ -57,7 +57,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks. gymnax and rllte need separate virtual environments.
-.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-four-rooms bench-minigrid-speed bench-explore
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-finetune bench-four-rooms bench-minigrid-speed bench-explore
 bench-envs: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/envs.py
 
@@ -77,10 +77,13 @@ bench-learning: $(VENV)/.installed
 	$(BIN)/python benchmarks/learning.py
 
 bench-sb3: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/sb3_two_rooms.py
+	$(BIN)/python benchmarks/sb3.py
 
 bench-minigrid-speed: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/minigrid_speed.py
+
+bench-finetune: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/finetune.py
 
 bench-four-rooms: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/four_rooms.py

@@ -3,7 +3,6 @@
 `make bench-four-rooms`. Results that are in `results/four-rooms.json` are not repeated. Delete the file to start over.
 """
 
-import contextlib
 import json
 import shutil
 import sys
@@ -14,15 +13,14 @@ from typing import Any
 import gymnasium
 import minigrid  # registers the ids  # noqa: F401
 import numpy as np
+from finetune import first_reward_frame
 
 import gemax
 from gemax.runs.files import write_json
 from gemax.runs.policy import Policy
 from gemax.runs.provenance import provenance
 from gemax.runs.session import Run
-from gemax.runs.warm_start import first_state
-from gemax.training.assemble import CUSTOM_ENV, CustomParts, assemble
-from gemax.training.loop import train
+from gemax.training.assemble import CUSTOM_ENV, CustomParts
 from gemax.training.presets import configure
 
 ROOT = Path(__file__).parents[1]
@@ -101,14 +99,8 @@ def first_reward(explorer: str, seed: int, *, pretrained: bool) -> dict[str, Any
     env_settings, settings = EXPLORERS[explorer]
     source = str(RUNS / explorer) if pretrained else ""
     config = configure(CUSTOM_ENV, seed=seed, updates=MAX_UPDATES, start_from=source, **settings)
-    trainer = assemble(config, custom=CustomParts(make_env=four_rooms(env_settings)))
-    trainer, state = first_state(trainer, log=print)
-    frames = None
-    with contextlib.closing(train(trainer, state)) as training:
-        for update, (_, (metrics,)) in enumerate(training, 1):
-            if metrics["return"] > 0:
-                frames = update * config.frames_per_update
-                break
+    custom = CustomParts(make_env=four_rooms(env_settings))
+    frames = first_reward_frame(config, custom)
     return {"task_after": explorer, "pretrained": pretrained, "seed": seed, "first_reward_at_frame": frames}
 
 

@@ -13,14 +13,9 @@ def main(updates: int = 400, finetune_updates: int = 60, out: str = "runs", **se
     """Returns the mean return of the last 1,000 episodes after fine-tuning."""
     explorer = gemax.train("two-rooms", reward_free=True, updates=updates, out=f"{out}/explorer", **settings)
     print("Dataset:", gemax.collect(explorer.path, episodes=100))
-    # Fine-tunes on the extrinsic reward alone. Leave out `method` to keep the intrinsic reward as well.
+    # Keeps the intrinsic reward, so that the policy goes on exploring until it has learned the task.
     expert = gemax.train(
-        "two-rooms",
-        method="none",
-        start_from=explorer.path,
-        updates=finetune_updates,
-        out=f"{out}/expert",
-        **settings,
+        "two-rooms", start_from=explorer.path, updates=finetune_updates, out=f"{out}/expert", **settings
     )
     print(f"Mean return after fine-tuning: {expert.summary['return']:.2f} of 1.")
     return expert.summary["return"]

@@ -31,7 +31,15 @@ SETTINGS = {
 def make_agent(envs: gymnasium.vector.VectorEnv, seed: int) -> PPO:
     """Returns PPO with an MLP policy. The returns in its log do not include the intrinsic reward."""
     env = VecMonitor(GymnasiumVecEnv(envs))
-    return PPO("MlpPolicy", env, seed=seed, device="cpu", stats_window_size=1000, **SETTINGS)
+    is_dict = isinstance(env.observation_space, gymnasium.spaces.Dict)
+    return PPO(
+        "MultiInputPolicy" if is_dict else "MlpPolicy",
+        env,
+        seed=seed,
+        device="cpu",
+        stats_window_size=1000,
+        **SETTINGS,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> float:

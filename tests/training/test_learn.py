@@ -24,7 +24,13 @@ from gemax.training.loop import initial_states, train
 from gemax.training.observations import ObservationTable
 from gemax.training.presets import configure
 from gemax.training.rollout import collect, reset_actor
-from gemax.training.state import NUM_RETURNS, RunningStatistics, count_returns, return_moments
+from gemax.training.state import (
+    NUM_RETURNS,
+    count_returns,
+    initial_statistics,
+    return_moments,
+    return_progress,
+)
 from gemax.training.window import extend
 from gemax.types import ends
 
@@ -207,13 +213,33 @@ def test_intrinsic_reward_has_half_its_weight_after_its_half_life_and_never_vani
     assert intrinsic_weight(free, jnp.asarray(0), jnp.asarray(10**6)) == 1
 
 
-def test_updates_count_as_rewarded_if_the_last_returns_differ(trainer, state):
+def test_progress_is_the_recent_return_above_the_lowest_relative_to_the_largest():
+    def progress_of(*returns):
+        statistics = initial_statistics(0)
+        for episode_return in returns:
+            ended = jnp.ones((1, 1), bool)
+            statistics = count_returns(statistics, jnp.full((1, 1), episode_return), ended)
+        return float(return_progress(statistics))
+
+    assert progress_of() == 0
+    assert progress_of(0.0, 0.0) == 0
+    # A sparse reward of 1: the share of episodes that found it. It is 1 for a long time after the task is solved.
+    np.testing.assert_allclose(progress_of(0.0, 0.0, 0.0, 1.0), 0.25)
+    np.testing.assert_allclose(progress_of(0.0, *[1.0] * 150), 1.0)
+    # A cost of 1 per step, at most 200: 150 of them are saved, or only 2.
+    np.testing.assert_allclose(progress_of(-200.0, *[-50.0] * 100), 0.75)
+    np.testing.assert_allclose(progress_of(-200.0, *[-198.0] * 100), 0.01)
+    # Small costs of actions hardly count.
+    assert progress_of(-0.01, *[0.0] * 100) <= 0.011
+
+
+def test_updates_count_as_rewarded_with_the_progress_of_the_return(trainer, state):
     _, steps = jax.jit(partial(collect, trainer.collector.env, trainer), static_argnums=2)(
         state, state.actor, 2, jax.random.key(2)
     )
     ended = jnp.zeros(steps.reward.shape, bool).at[:, 0].set(True)
     steps = steps._replace(terminated=ended, is_partial=~ended)
-    for returns, expected in ((1.0, 0), (jnp.asarray([[0.0], [1.0]]), 1)):
+    for returns, expected in ((1.0, 0.0), (jnp.asarray([[0.0], [1.0]]), 0.5)):
         now = steps._replace(episode_return=jnp.broadcast_to(returns, steps.reward.shape))
         assert _updated_statistics(trainer, state.statistics, now).rewarded_updates == expected
 
@@ -268,9 +294,7 @@ def test_updates_that_are_not_finite_are_skipped_and_change_no_state(state, lear
 
 
 def test_the_ring_buffer_holds_the_last_returns():
-    statistics = RunningStatistics(
-        jnp.zeros(1), jnp.zeros(NUM_RETURNS), jnp.zeros((), int), jnp.zeros((), int)
-    )
+    statistics = initial_statistics(1)
     rng, truth = np.random.default_rng(0), []
     for _ in range(30):
         returns, ended = rng.normal(size=(10, 8)).astype(np.float32), rng.uniform(size=(10, 8)) < 0.6
@@ -282,6 +306,7 @@ def test_the_ring_buffer_holds_the_last_returns():
             np.testing.assert_allclose(spread, np.std(truth[-num_episodes:]), atol=1e-5)
     assert len(truth) > NUM_RETURNS
     assert int(statistics.num_returns) == len(truth)
+    np.testing.assert_allclose(statistics.lowest_return, np.min(truth))
 
 
 def test_evaluation_runs_whole_episodes_of_the_frozen_policy(trainer, state):

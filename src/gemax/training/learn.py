@@ -28,7 +28,10 @@ from gemax.training.state import (
     Window,
     count_returns,
     count_visits,
+    initial_statistics,
+    largest_return,
     return_moments,
+    return_progress,
 )
 from gemax.training.window import empty_window, extend, latest
 from gemax.types import EnvSpec, Metrics, Transition, Tree, ends
@@ -68,12 +71,7 @@ def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:
         opt_state=trainer.optimiser.init(parameters),
         reward=trainer.reward.init(reward_key, rows, config.env.num_envs),
         observation_moments=observation_moments,
-        statistics=RunningStatistics(
-            visits=jnp.zeros(trainer.spec.num_cells or 0),
-            returns=jnp.zeros(NUM_RETURNS),
-            num_returns=jnp.zeros((), int),
-            rewarded_updates=jnp.zeros((), int),
-        ),
+        statistics=initial_statistics(trainer.spec.num_cells or 0),
     )
 
 
@@ -122,8 +120,8 @@ def extrinsic_reward(
     if not config.agent.return_scale:
         return transitions.reward
     assert transitions.episode_return is not None
-    largest = jnp.maximum(jnp.max(jnp.abs(statistics.returns)), jnp.max(jnp.abs(transitions.episode_return)))
-    return transitions.reward * (config.agent.return_scale / jnp.maximum(largest, 1.0))
+    largest = jnp.maximum(largest_return(statistics), jnp.max(jnp.abs(transitions.episode_return)))
+    return transitions.reward * (config.agent.return_scale / largest)
 
 
 def intrinsic_weight(config: Config, update: Array, rewarded_updates: Array) -> Float[Array, ""]:
@@ -276,8 +274,8 @@ def _updated_statistics(
 ) -> RunningStatistics:
     ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
     statistics = count_returns(statistics, transitions.episode_return, ended)
-    _, std = return_moments(statistics, NUM_RECENT_RETURNS)
-    statistics = statistics._replace(rewarded_updates=statistics.rewarded_updates + (std > 0))
+    progress = return_progress(statistics)
+    statistics = statistics._replace(rewarded_updates=statistics.rewarded_updates + progress)
     if trainer.spec.num_cells is None:
         return statistics
     return count_visits(statistics, transitions.cell, trainer.config.run.visitation_decay)

@@ -49,8 +49,10 @@ class RunningStatistics(NamedTuple):
     """Ring buffer of the last returns."""
     num_returns: Int[Array, ""]
     """Number of finished episodes."""
-    rewarded_updates: Int[Array, ""]
-    """Number of updates in which the last returns were not all equal. Equal returns give nothing to learn from."""
+    lowest_return: Float[Array, ""]
+    """Lowest return of all episodes. 0 before the first one ends."""
+    rewarded_updates: Float[Array, ""]
+    """Sum over all updates of `return_progress`: the number of updates with a high return."""
 
 
 class TrainState(NamedTuple):
@@ -78,7 +80,38 @@ def count_returns(
     slot = (statistics.num_returns + jnp.cumsum(ended) - 1) % NUM_RETURNS
     # Steps that end no episode are written beyond the buffer, where they are dropped.
     ring = statistics.returns.at[jnp.where(ended, slot, NUM_RETURNS)].set(returns.reshape(-1), mode="drop")
-    return statistics._replace(returns=ring, num_returns=statistics.num_returns + jnp.sum(ended))
+    num_returns = statistics.num_returns + jnp.sum(ended)
+    lowest = jnp.where(statistics.num_returns > 0, statistics.lowest_return, jnp.inf)
+    lowest = jnp.minimum(lowest, jnp.min(jnp.where(ended, returns.reshape(-1), jnp.inf)))
+    return statistics._replace(
+        returns=ring, num_returns=num_returns, lowest_return=jnp.where(num_returns > 0, lowest, 0.0)
+    )
+
+
+def initial_statistics(num_cells: int) -> RunningStatistics:
+    """Returns the statistics before the first step."""
+    return RunningStatistics(
+        visits=jnp.zeros(num_cells),
+        returns=jnp.zeros(NUM_RETURNS),
+        num_returns=jnp.zeros((), int),
+        lowest_return=jnp.zeros(()),
+        rewarded_updates=jnp.zeros(()),
+    )
+
+
+def largest_return(statistics: RunningStatistics) -> Float[Array, ""]:
+    """Returns the largest absolute value of the last 1,000 returns, and at least 1."""
+    return jnp.maximum(jnp.max(jnp.abs(statistics.returns)), 1.0)
+
+
+def return_progress(statistics: RunningStatistics) -> Float[Array, ""]:
+    """Returns how far the recent return is above the lowest one, relative to the largest one: from 0 to 1.
+
+    In a task with a sparse reward of 1, this is the share of recent episodes that found it. Small differences between
+    returns, such as costs of actions, hardly count.
+    """
+    recent, _ = return_moments(statistics, NUM_RECENT_RETURNS)
+    return jnp.clip((recent - statistics.lowest_return) / largest_return(statistics), 0.0, 1.0)
 
 
 def return_moments(
