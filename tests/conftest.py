@@ -1,11 +1,15 @@
 import gc
+import itertools
 import os
 import tempfile
 from pathlib import Path
 
-# Most of a test's time is compiling, which this halves, in child processes too. `make test-slow` undoes it: it learns.
+# Most of a test's time is compiling, which these settings halve, in child processes too. A program is generated in one
+# part, because both cores are busy anyway. `make test-slow` undoes it: it learns.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+)
 
 import jax
 import pytest
@@ -16,6 +20,10 @@ from tests.reliability import Reliability, faults_of
 settings.register_profile("gemax", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("gemax")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+MODULES_BETWEEN_CLEARS = 8
+"""Modules of tests after which compiled functions are freed. Most modules use functions of the modules before."""
+finished_modules = itertools.count(1)
 
 
 def pytest_addoption(parser):
@@ -53,8 +61,9 @@ def key():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def forget_what_was_compiled():
-    """Compiled functions stay in memory for good; over the whole suite that is gigabytes."""
+def free_compiled_functions():
+    """Frees compiled functions from time to time. They would stay in memory for good: gigabytes over the suite."""
     yield
-    jax.clear_caches()
-    gc.collect()
+    if next(finished_modules) % MODULES_BETWEEN_CLEARS == 0:
+        jax.clear_caches()
+        gc.collect()

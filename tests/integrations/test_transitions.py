@@ -71,7 +71,7 @@ def test_rollouts_equal_those_of_a_plain_list_per_environment():
             for i, past in enumerate(plain):
                 for field, *column in zip(*map(jax.tree.leaves, (rollout, *past[:length])), strict=True):
                     assert field.shape[:2] == (length, len(often))
-                    np.testing.assert_array_equal(field[:, i], column)
+                    assert np.array_equal(field[:, i], column)
             plain = [past[length:] for past in plain]
         waiting = queue.pending()
         assert len(waiting) == max(map(len, plain))
@@ -79,6 +79,6 @@ def test_rollouts_equal_those_of_a_plain_list_per_environment():
             np.testing.assert_array_equal(is_there, [len(past) > k for past in plain])
             for i in np.flatnonzero(is_there):
                 for field, value in zip(*map(jax.tree.leaves, (row, plain[i][k])), strict=True):
-                    np.testing.assert_array_equal(field[0, i], value)
+                    assert np.array_equal(field[0, i], value)
     assert num_rollouts > 5
     assert num_dropped > 5

@@ -51,6 +51,7 @@ class StateTables(NamedTuple):
     """Number of start states. They are the first states, and all are equally likely."""
 
 
+@functools.lru_cache(maxsize=32)
 def gridworld(
     name: str,
     grid_map: GridMap,
@@ -61,6 +62,8 @@ def gridworld(
     noise: bool = False,
 ) -> JaxEnv:
     """Returns the environment of a map. Actions: no-op, up, down, left, right. Walls block the agent.
+
+    Cached, because enumerating the states takes up to a second. Environments are immutable.
 
     Args:
         name: Name of the environment.
