@@ -42,6 +42,8 @@ def pytest_configure(config):
         config.add_cleanup(folder.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        # Runs are signed with a key of the tests, not with the user's.
+        os.environ["XDG_STATE_HOME"] = str(Path(folder.name) / "state")
     path = config.getoption("--reliability")
     if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Reliability(Path(path)))

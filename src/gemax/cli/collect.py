@@ -13,6 +13,7 @@ def collect(
     seed: int = 0,
     max_episode_steps: Annotated[int | None, arg(metavar="STEPS")] = None,
     checkpoint: Annotated[Literal["newest", "best"] | int, arg(metavar="newest|best|UPDATE")] = "newest",
+    trust: bool = False,
     dataset_id: Annotated[str | None, arg(name="id", metavar="NAME")] = None,
 ) -> int:
     """Writes episodes of the policy of a run as a Minari dataset.
@@ -24,6 +25,7 @@ def collect(
         max_episode_steps: Step limit of `gym:` environments. The default is 10,000, or the horizon if longer.
         checkpoint: The policy that acts: the newest one, the best one (highest mean return of 100 episodes), or
             that of an update.
+        trust: Import the module of the environment although the run was made elsewhere.
         dataset_id: Name of the dataset. The default is gemax/RUN-v0.
     """
     from rich.progress import Progress
@@ -43,6 +45,7 @@ def collect(
             checkpoint=checkpoint,
             callback=lambda num_written: bar.update(task, completed=num_written),
             log=console.print,
+            trust=trust,
         )
     console.print(
         f'{episodes:,} episodes written. Read them with minari.load_dataset("{name}").', soft_wrap=True

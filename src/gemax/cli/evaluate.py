@@ -15,6 +15,7 @@ def evaluate(
     seed: int = 0,
     max_episode_steps: Annotated[int | None, arg(metavar="STEPS")] = None,
     checkpoint: Annotated[Literal["newest", "best"] | int, arg(metavar="newest|best|UPDATE")] = "newest",
+    trust: bool = False,
 ) -> int:
     """Evaluates the policy of a run with sampled and with greedy actions: return, coverage and entropy.
 
@@ -25,16 +26,17 @@ def evaluate(
         max_episode_steps: Step limit of `gym:` environments. The default is 10,000, or the horizon if longer.
         checkpoint: The policy to evaluate: the newest one, the best one (highest mean return of 100 episodes), or
             that of an update.
+        trust: Import the module of the environment although the run was made elsewhere.
     """
     from rich.table import Table
 
     from gemax.cli.progress import make_console
     from gemax.runs.evaluation import ACTION_MODES, evaluate_run
+    from gemax.training.assemble import CustomParts
 
     console = make_console()
-    report = evaluate_run(
-        run, episodes, seed, log=console.print, max_episode_steps=max_episode_steps, checkpoint=checkpoint
-    )
+    custom = CustomParts(trust=trust)
+    report = evaluate_run(run, episodes, seed, console.print, custom, max_episode_steps, checkpoint)
     seeds = report.get("seeds", [])
     rows = {f"seed {trained['seed']}, {mode}": trained[mode] for trained in seeds for mode in ACTION_MODES}
     rows |= {f"mean, {mode}" if seeds else mode: report[mode] for mode in ACTION_MODES}

@@ -10,6 +10,7 @@ def resume(
     run: Annotated[Positional[Path], arg(metavar="RUN")],
     /,
     updates: int | None = None,
+    trust: bool = False,
     tensorboard: bool = False,
     wandb: Annotated[str | None, arg(metavar="PROJECT")] = None,
 ) -> int:
@@ -18,6 +19,7 @@ def resume(
     Args:
         run: The run directory.
         updates: New total number of updates, more than the run has done. The default is the configured number.
+        trust: Import the module of the environment although the run was made elsewhere.
         tensorboard: Also write TensorBoard events to the run directory.
         wandb: Also send metrics to this Weights & Biases project.
     """
@@ -26,11 +28,12 @@ def resume(
     from gemax.runs.session import Hooks
     from gemax.runs.session import resume as resume_session
     from gemax.runs.sinks import sinks_for
+    from gemax.training.assemble import CustomParts
     from gemax.training.config import config_from_json
 
     config = config_from_json(RunDirectory(run).read_config())
     sinks = sinks_for(tensorboard=tensorboard, wandb=wandb)
     with TrainingBar(updates or config.run.updates) as bar:
         hooks = Hooks(bar.log, bar.show, sinks)
-        outcome = resume_session(run, updates, hooks=hooks)
+        outcome = resume_session(run, updates, CustomParts(trust=trust), hooks)
     return report_outcome(outcome)

@@ -153,6 +153,12 @@ def find_env(env_id: str) -> EnvRow:
     return GYMNASIUM if env_id.startswith(GYM_PREFIX) else ENVS.get(env_id, CUSTOM_MAP)
 
 
+def module_of(env_id: str) -> str | None:
+    """Returns the module that an id names to be imported, as in `gym:MODULE:ID`, or None."""
+    name = env_id.removeprefix(GYM_PREFIX)
+    return name.rpartition(":")[0] or None
+
+
 def make_env(env_id: str, *, observation: ObservationMode = "pixels", reward_free: bool = False) -> "JaxEnv":
     """Makes a gemax environment. `observation` only applies to gridworlds.
 

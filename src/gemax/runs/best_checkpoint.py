@@ -21,6 +21,7 @@ from gemax.runs.summary import Line
 from gemax.training.config import Config
 from gemax.training.learn import Trainer
 from gemax.training.loop import state_of_seed
+from gemax.training.nonfinite import nonfinite_leaves
 from gemax.training.state import NUM_RECENT_RETURNS, TrainState
 
 TOLERANCE = 1e-6
@@ -55,7 +56,9 @@ class BestCheckpoint:
         if self._best is not None and not _is_higher(line["recent_return"], self._best.recent_return):
             return
         if missing_requirement(line) is None:
-            self._best = BestState(line["update"], line["recent_return"], line["seconds"], copy_state())
+            state = copy_state()
+            if not nonfinite_leaves(state):
+                self._best = BestState(line["update"], line["recent_return"], line["seconds"], state)
 
     def write(self) -> None:
         """Writes the best state, unless it is on the disk already. A failure is logged, and the copy is kept."""

@@ -1,4 +1,7 @@
-"""Writes the checkpoints of a run. A full disk stops the run only at the last checkpoint."""
+"""Writes the checkpoints of a run. A full disk stops the run only at the last checkpoint.
+
+A state that is not finite is never written, so that the last good checkpoint is not replaced.
+"""
 
 import math
 from collections.abc import Callable
@@ -14,7 +17,10 @@ from gemax.runs.run_directory import RunDirectory
 from gemax.training.config import Config
 from gemax.training.learn import Trainer
 from gemax.training.loop import state_shapes
+from gemax.training.nonfinite import nonfinite_leaves
 from gemax.training.state import TrainState
+
+MAX_LISTED_LEAVES = 3
 
 
 def update_reached(state: TrainState) -> int:
@@ -23,17 +29,21 @@ def update_reached(state: TrainState) -> int:
 
 
 def save(run: RunDirectory, config: Config, state: TrainState, seconds: float) -> None:
-    """Saves the state, the training time so far and the provenance."""
-    metadata = {"seconds": seconds, **provenance()}
+    """Saves the state, the training time so far, the configuration and the provenance."""
+    metadata = {"seconds": seconds, "config": config.to_json(), **provenance()}
     save_checkpoint(run.checkpoints, update_reached(state), state, metadata, config.run.keep_checkpoints)
 
 
-def save_last(run: RunDirectory, config: Config, state: TrainState, seconds: float) -> None:
-    """Saves the final state.
+def save_last(
+    run: RunDirectory, config: Config, state: TrainState, seconds: float, log: Callable[[str], None]
+) -> None:
+    """Saves the final state. Logs a warning instead if it is not finite.
 
     Raises:
         CheckpointError: The checkpoint cannot be written.
     """
+    if _warn_if_nonfinite(run, state, log):
+        return
     try:
         save(run, config, state, seconds)
     except OSError as error:
@@ -45,7 +55,9 @@ def save_last(run: RunDirectory, config: Config, state: TrainState, seconds: flo
 def save_or_warn(
     run: RunDirectory, config: Config, state: TrainState, seconds: float, log: Callable[[str], None]
 ) -> None:
-    """Saves the state, or logs a warning if the disk is full. The previous checkpoint is kept."""
+    """Saves the state, or logs a warning if the disk is full or the state not finite. Earlier checkpoints are kept."""
+    if _warn_if_nonfinite(run, state, log):
+        return
     try:
         save(run, config, state, seconds)
     except OSError as error:
@@ -70,6 +82,17 @@ def rounding_warnings(metadata: dict[str, Any]) -> list[str]:
         for name in ("jax", "jaxlib", "cores")
         if metadata.get(name) != now[name]
     ]
+
+
+def _warn_if_nonfinite(run: RunDirectory, state: TrainState, log: Callable[[str], None]) -> bool:
+    names = nonfinite_leaves(state, np.size(state.update))
+    if names:
+        listed = ", ".join(names[:MAX_LISTED_LEAVES]) + (", …" if len(names) > MAX_LISTED_LEAVES else "")
+        log(
+            f"Warning: the state of update {update_reached(state)} is not finite and not written to "
+            f"{run.checkpoints} ({listed}). The last good checkpoint is kept."
+        )
+    return bool(names)
 
 
 def _failure(run: RunDirectory, state: TrainState, error: OSError) -> str:

@@ -97,7 +97,8 @@ def save_best(folder: Path, update: int, tree: Any, metadata: dict[str, Any]) ->
 def _write_checkpoint(final: Path, files: dict[str, bytes]) -> None:
     folder = final.parent
     if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
+        # Not its parents: a run directory that was deleted is not made again.
+        folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
     for message in _clean_up(folder):
         _logger.info(message)

@@ -14,9 +14,10 @@ from gemax.runs.files import write_json
 from gemax.runs.run_directory import RunDirectory
 from gemax.runs.seed_directories import seed_directories
 from gemax.runs.session import ceiling_of
+from gemax.runs.stored_config import read_trusted_config
 from gemax.training.assemble import CustomParts, assemble
 from gemax.training.collector import EpisodeOptions, Evaluation
-from gemax.training.config import Config, config_from_json
+from gemax.training.config import Config
 from gemax.training.learn import Trainer
 from gemax.training.loop import state_shapes, states_by_seed
 from gemax.training.state import TrainState
@@ -45,7 +46,7 @@ def load_run(path: Path, custom: CustomParts | None = None, checkpoint: Checkpoi
         ValueError: The configuration is damaged, or custom parts are missing.
     """
     run = RunDirectory(path)
-    trainer = assemble(config_from_json(run.read_config()), custom)
+    trainer = assemble(read_trusted_config(run, custom), custom)
     config = trainer.config
     if checkpoint == "best":
         shapes = state_shapes(trainer._replace(config=config.replace(seeds=1)))

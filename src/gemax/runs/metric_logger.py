@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gemax.errors import CheckpointError
 from gemax.runs.collapse_monitor import CollapseMonitor, ReturnMonitor
-from gemax.runs.metrics_file import append_metrics, read_metrics
+from gemax.runs.metrics_file import MetricsWriter, read_metrics
 from gemax.runs.run_directory import RunDirectory
 from gemax.runs.sinks import Sink
 from gemax.runs.summary import Line, is_solved
@@ -31,8 +32,9 @@ class MetricLogger:
 
     Args:
         trainer: The parts of the run.
-        seeds: Directory of each seed. For a single seed it is the run directory, which only the sink writes to.
-        sink: Receives the metrics of the run. For several seeds, they are the mean over seeds.
+        run: Directory of the run. For several seeds, its metrics are the mean over seeds.
+        seeds: Directory of each seed. For a single seed it is the run directory.
+        sink: Receives the metrics of the run too.
         ceiling: Maximum visitation entropy, if it is known.
         log: Called with warnings.
     """
@@ -40,6 +42,7 @@ class MetricLogger:
     def __init__(
         self,
         trainer: Trainer,
+        run: RunDirectory,
         seeds: dict[int, RunDirectory],
         sink: Sink,
         ceiling: float | None,
@@ -47,6 +50,10 @@ class MetricLogger:
     ) -> None:
         self._trainer, self._seeds, self._sink = trainer, seeds, sink
         self._ceiling, self._log = ceiling, log
+        self._writers = {
+            directory.path: MetricsWriter(directory.metrics, log) for directory in (run, *seeds.values())
+        }
+        self._run = run
         self._monitors = {seed: _monitors(trainer.config, directory) for seed, directory in seeds.items()}
 
     def write(self, state: TrainState, seconds: float, metrics: list[dict[str, float] | None]) -> LoggedLines:
@@ -62,13 +69,30 @@ class MetricLogger:
             run_line = lines[config.run.seed]
         else:
             for seed, line in lines.items():
-                append_metrics(self._seeds[seed].metrics, line["update"], line)
+                self._writers[self._seeds[seed].path].write(line["update"], line)
             active = [line for line in lines.values() if not is_frozen(line)]
             run_line = mean_line(self._trainer.spec, active)
+        self._writers[self._run.path].write(run_line["update"], run_line)
         self._sink.write(run_line["update"], run_line)
         for seed, line in lines.items():
             self._warn(seed, line)
         return LoggedLines(run_line, lines)
+
+    def flush(self) -> bool:
+        """Writes the metrics that wait in memory, because the disk was full. Returns whether none is left."""
+        return all(writer.flush() for writer in self._writers.values())
+
+    def close(self) -> None:
+        """Writes the metrics that wait in memory.
+
+        Raises:
+            CheckpointError: They cannot be written.
+        """
+        try:
+            for writer in self._writers.values():
+                writer.close()
+        except OSError as error:
+            raise CheckpointError(str(error)) from error
 
     def _warn(self, seed: int, line: Line) -> None:
         if is_frozen(line):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gemax.errors import CheckpointError
 from gemax.runs.files import (
     encode_json,
     explain_write_errors,
@@ -19,14 +20,21 @@ from gemax.runs.files import (
 )
 from gemax.runs.locks import locked
 from gemax.runs.paths import check_names, check_no_links
+from gemax.runs.trust import is_signed, sign
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 CHECKPOINTS = "checkpoints"
 LOCK = "run.lock"
+SIGNATURE = "signature"
+"""Field of `config.json`, beside the sections of the configuration."""
 SINKS = ("tensorboard", "wandb")
 """Folders that sinks write to."""
+
+
+class RunLostError(CheckpointError):
+    """The directory of a run was deleted or renamed while the run was training."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class RunDirectory:
     path: Path
     messages: tuple[str, ...] = ()
     """Messages for the user from opening the directory, for example about a stale lock."""
+    identity: tuple[int, int] | None = None
+    """Device and inode of the directory when it was opened to write."""
 
     @property
     def checkpoints(self) -> Path:
@@ -48,11 +58,19 @@ class RunDirectory:
         return self.path / METRICS
 
     def read_config(self) -> dict[str, Any]:
-        """Returns the content of `config.json`."""
-        return _read_json(self.path / CONFIG)
+        """Returns the content of `config.json`, without its signature."""
+        config = _read_json(self.path / CONFIG)
+        config.pop(SIGNATURE, None)
+        return config
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the user wrote `config.json` with gemax on this machine, and it was not edited since."""
+        config = _read_json(self.path / CONFIG)
+        return is_signed(config, config.pop(SIGNATURE, None))
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        """Writes `config.json`, unless it has this content already."""
+        """Writes and signs `config.json`, unless it has this content already."""
         path, text = self.path / CONFIG, _encode_config(config)
         if not path.is_file() or path.read_bytes() != text:
             write_bytes(path, text)
@@ -123,6 +141,20 @@ def open_nested_run(run: RunDirectory, name: str, config: Mapping[str, Any]) -> 
     return nested
 
 
+def check_in_place(run: RunDirectory) -> None:
+    """Raises RunLostError if the directory was deleted or renamed since it was opened to write."""
+    if run.identity is not None and _identity(run.path) != run.identity:
+        raise RunLostError(f"{run.path} was deleted or renamed while the run was training.")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def check_no_run(path: Path) -> None:
     """Raises ValueError if the path holds files that a new run would overwrite."""
     metrics, checkpoints = path / METRICS, path / CHECKPOINTS
@@ -142,7 +174,7 @@ def _open_locked(path: Path) -> Iterator[RunDirectory]:
             _make_folder(path)
             message = stack.enter_context(locked(path / LOCK))
             messages = [*([message] if message else []), *_remove_leftovers(path)]
-        yield RunDirectory(path, tuple(messages))
+        yield RunDirectory(path, tuple(messages), _identity(path))
 
 
 def _make_folder(path: Path) -> None:
@@ -166,6 +198,6 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _encode_config(config: Mapping[str, Any]) -> bytes:
     try:
-        return encode_json(dict(config))
+        return encode_json({**config, SIGNATURE: sign(config)})
     except (TypeError, ValueError) as error:
         raise ValueError(f"The configuration cannot be written as JSON: {error}.") from error

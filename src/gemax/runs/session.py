@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 
 from gemax.core.ceiling import entropy_ceiling
-from gemax.errors import EnvFault
+from gemax.errors import CheckpointError, EnvFault
 from gemax.runs.best_checkpoint import BestCheckpoints
 from gemax.runs.checkpoint_writer import (
     bytes_needed,
@@ -22,16 +22,17 @@ from gemax.runs.checkpoint_writer import (
 from gemax.runs.checkpoints import load_checkpoint
 from gemax.runs.metric_logger import MetricLogger
 from gemax.runs.metrics_file import read_metrics, rewind_metrics
-from gemax.runs.paths import check_space
+from gemax.runs.paths import check_space, free_path
 from gemax.runs.plots import write_group_plots, write_plots
-from gemax.runs.run_directory import RunDirectory, create_run, resume_run
+from gemax.runs.run_directory import RunDirectory, RunLostError, check_in_place, create_run, resume_run
 from gemax.runs.seed_directories import check_not_grouped, new_run_path, open_seed_directories
-from gemax.runs.sinks import OpenSink, combine_sinks, jsonl_sink
+from gemax.runs.sinks import OpenSink, combine_sinks
+from gemax.runs.stored_config import check_not_edited, read_trusted_config
 from gemax.runs.summary import summary_of_group, summary_of_seed
 from gemax.runs.warm_start import first_state
 from gemax.stopping import Stopped, StopRequest, catch_stop_signals, check_stop
 from gemax.training.assemble import CustomParts, assemble
-from gemax.training.config import Config, config_from_json
+from gemax.training.config import Config
 from gemax.training.learn import Trainer
 from gemax.training.loop import state_shapes, states_by_seed, train
 from gemax.training.state import TrainState
@@ -78,7 +79,7 @@ def start_run(
     config: Config, out: Path | None = None, custom: CustomParts | None = None, hooks: Hooks | None = None
 ) -> Run:
     """Trains a new run in a new run directory."""
-    hooks = hooks or Hooks()
+    hooks = _tolerant(hooks or Hooks())
     for name in ("grouped", "start_update"):
         if getattr(config.run, name):
             raise ValueError(f"{name} is set by gemax itself. Leave it out.")
@@ -94,7 +95,7 @@ def start_run(
         with create_run(path, trainer.config.to_json()) as run:
             session = _open_session(trainer, run, hooks)
             # Saved at once: a run that is killed early can then be resumed without the run that it started from.
-            save(run, config, state, seconds=0.0)
+            save(run, trainer.config, state, seconds=0.0)
             return _train(session, state, 0.0, stop)
 
 
@@ -102,9 +103,9 @@ def resume(
     path: Path, updates: int | None = None, custom: CustomParts | None = None, hooks: Hooks | None = None
 ) -> Run:
     """Resumes a run from its newest good checkpoint. `updates` changes the total number of updates."""
-    hooks = hooks or Hooks()
+    hooks = _tolerant(hooks or Hooks())
     with catch_stop_signals() as stop, resume_run(path) as run:
-        config = config_from_json(run.read_config())
+        config = read_trusted_config(run, custom)
         check_not_grouped(path, config)
         trainer = assemble(config, custom)
         check_stop()
@@ -115,7 +116,8 @@ def resume(
             reached, seconds, messages = 0, 0.0, []
         else:
             loaded = load_checkpoint(run.checkpoints, state_shapes(trainer))
-            reached, seconds = loaded.update, float(loaded.metadata["seconds"])
+            check_not_edited(run, config, loaded.metadata)
+            reached, seconds = loaded.update, float(loaded.metadata.get("seconds", 0.0))
             # The loop overwrites the memory of its state, so NumPy arrays are copied.
             state = jax.tree.map(jax.numpy.array, loaded.tree)
             messages = [*loaded.messages, *rounding_warnings(loaded.metadata)]
@@ -126,6 +128,16 @@ def resume(
         for message in [*run.messages, *messages, *_rewind_metrics(session, reached)]:
             hooks.log(message)
         return _train(session, state, seconds, stop)
+
+
+def _tolerant(hooks: Hooks) -> Hooks:
+    """Returns the hooks with a log that cannot end the run if its stream is closed, full or not UTF-8."""
+
+    def log(message: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            hooks.log(message)
+
+    return hooks._replace(log=log)
 
 
 def _open_session(trainer: Trainer, run: RunDirectory, hooks: Hooks) -> Session:
@@ -174,25 +186,29 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
     with contextlib.ExitStack() as stack:
         is_done = saved >= config.run.updates
         opened = [] if is_done else [open_sink(run, saved + 1) for open_sink in hooks.sinks]
-        sink = combine_sinks([jsonl_sink(run), *opened])
+        sink = combine_sinks(opened)
         stack.callback(sink.close)
         # Whatever ends the run, an error too, the best state is not lost.
         stack.callback(best.write)
-        metric_logger = MetricLogger(trainer, session.seeds, sink, session.ceiling, log)
+        metric_logger = MetricLogger(trainer, run, session.seeds, sink, session.ceiling, log)
+        stack.callback(metric_logger.close)
         try:
             for state, metrics in train(trainer, state):  # noqa: B020 (continues from the argument)
                 # Read once: a signal that arrives later in this round is handled in the next one.
                 is_stopping = stop.signal is not None
                 update, seconds = update_reached(state), seconds_before + time.monotonic() - started
+                check_in_place(run)
                 logged = metric_logger.write(state, seconds, metrics)
                 best.consider(logged.seeds, state)
                 if is_stopping or update >= config.run.updates:
                     best.write()
-                    save_last(run, config, state, seconds)
+                    save_last(run, config, state, seconds, log)
                 elif update // config.run.checkpoint_every > saved // config.run.checkpoint_every:
                     # Before the checkpoint: a run that is killed between both finds the best state again.
                     best.write()
-                    save_or_warn(run, config, state, seconds, log)
+                    # Without its metrics, a run that is resumed from the checkpoint would have a gap.
+                    if metric_logger.flush():
+                        save_or_warn(run, config, state, seconds, log)
                     saved = update
                 if hooks.callback is not None:
                     hooks.callback(logged.run)
@@ -201,14 +217,16 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
         except Stopped:
             # Raised in the middle of a rollout in a host environment, which a resumed run starts again.
             best.write()
-            save_last(run, config, state, seconds)
+            save_last(run, config, state, seconds, log)
+        except RunLostError as lost:
+            raise _rescue(session, state, seconds, lost) from lost
         except EnvFault as fault:
             if stop.signal is None:
                 raise _save_fault(session, state, seconds, fault) from fault
             # The signal may also have stopped the processes of the environments, which is not an error.
             log(str(fault))
             best.write()
-            save_last(run, config, state, seconds)
+            save_last(run, config, state, seconds, log)
     summary = _write_results(session, state, seconds)
     return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
@@ -216,7 +234,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
 def _save_fault(session: Session, state: TrainState, seconds: float, fault: EnvFault) -> EnvFault:
     """Saves the last state before an environment failed. Returns the error with instructions to resume."""
     session.best.write()
-    save_last(session.run, session.trainer.config, state, seconds)
+    save_last(session.run, session.trainer.config, state, seconds, session.hooks.log)
     _write_results(session, state, seconds)
     return EnvFault(
         f"{fault} The state of update {update_reached(state)} is saved: fix the environment, then "
@@ -224,7 +242,28 @@ def _save_fault(session: Session, state: TrainState, seconds: float, fault: EnvF
     )
 
 
+def _rescue(session: Session, state: TrainState, seconds: float, lost: RunLostError) -> RunLostError:
+    """Saves the state beside a run directory that is gone. Returns the error with the path of the copy."""
+    config, path = session.trainer.config, session.run.path
+    try:
+        with create_run(free_path(path.parent, f"{path.name}-rescued"), config.to_json()) as rescued:
+            save(rescued, config, state, seconds)
+    except OSError as error:
+        return RunLostError(f"{lost} Its state could not be saved elsewhere: {error}")
+    return RunLostError(
+        f"{lost} The state of update {update_reached(state)} is saved: `gemax resume {rescued.path}`."
+    )
+
+
 def _write_results(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:
+    """Writes summary and plots, or says that the disk is full."""
+    try:
+        return _write_summaries(session, state, seconds)
+    except OSError as error:
+        raise CheckpointError(f"{error}. The checkpoints are kept: free some space and resume.") from error
+
+
+def _write_summaries(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:
     """Writes the summary and plots of every seed and of the run. Returns the summary of the run."""
     trainer, run, ceiling = session.trainer, session.run, session.ceiling
     config, summaries, lines = trainer.config, {}, {}
@@ -234,7 +273,7 @@ def _write_results(session: Session, state: TrainState, seconds: float) -> dict[
         lines[seed] = read_metrics(directory.metrics)
         update = update_reached(states[seed])
         if config.run.seeds > 1:
-            save_last(directory, config, states[seed], seconds)
+            save_last(directory, config, states[seed], seconds, session.hooks.log)
         summaries[seed] = summary_of_seed(trainer, lines[seed], update, seconds, ceiling)
         summaries[seed] |= session.best.summary(seed)
         directory.write_summary(summaries[seed])

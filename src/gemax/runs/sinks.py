@@ -1,7 +1,7 @@
 """Where metrics are written during training.
 
-`metrics.jsonl` is the record of the run: if it cannot be written, the run fails. TensorBoard and W&B run in background
-threads; if one fails or hangs, it is switched off with a warning.
+`metrics.jsonl` is the record of the run: lines that cannot be written wait in memory. TensorBoard and W&B run in
+background threads; if one fails or hangs, it is switched off with a warning.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from gemax.runs.files import to_json
-from gemax.runs.metrics_file import append_metrics
 from gemax.runs.run_directory import RunDirectory
 
 MAX_QUEUE_SIZE = 1_000
@@ -57,11 +56,6 @@ def sinks_for(*, tensorboard: bool = False, wandb: str | None = None) -> list[Op
         _require("wandb", "Weights & Biases", extra="wandb")
         sinks.append(lambda run, _: background_sink("Weights & Biases", partial(_open_wandb, run, wandb)))
     return sinks
-
-
-def jsonl_sink(run: RunDirectory) -> Sink:
-    """Returns a sink that appends to `metrics.jsonl`. Errors are raised to the caller."""
-    return Sink(partial(append_metrics, run.metrics), lambda: None)
 
 
 def combine_sinks(sinks: list[Sink]) -> Sink:

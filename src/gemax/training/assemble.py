@@ -44,6 +44,8 @@ class CustomParts(NamedTuple):
     """The intrinsic reward."""
     make_env: MakeEnv | None = None
     """Makes the environment."""
+    trust: bool = False
+    """Whether the module that the configuration of a run names may be imported if the run was made elsewhere."""
 
 
 def assemble(config: Config, custom: CustomParts | None = None) -> Trainer:

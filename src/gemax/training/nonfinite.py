@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -11,13 +13,28 @@ from jaxtyping import Array, Bool
 from gemax.errors import NumericalError
 from gemax.training.collector import History
 from gemax.training.state import TrainState
-from gemax.types import Metrics, tree_where
+from gemax.types import Metrics, Tree, tree_where
 
 MAX_CONSECUTIVE_NONFINITE = 10
 """Number of consecutive non-finite updates that stops a run, or freezes one seed of several."""
 RETURNS = ("return", "recent_return", "recent_return_std")
 """Metrics that are undefined before the first episode ends."""
 ADVICE = "The last good checkpoint is kept. A smaller learning_rate or reward_learning_rate may help."
+
+
+def nonfinite_leaves(state: Tree, num_seeds: int = 1) -> list[str]:
+    """Returns the names of arrays that are not finite. Of several seeds, arrays that are not finite in every seed.
+
+    So a seed that is frozen does not keep the others from being saved.
+    """
+
+    def is_finite(leaf: Any) -> bool:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return True
+        return bool(np.isfinite(np.asarray(leaf, np.float32)).reshape(num_seeds, -1).all(axis=1).any())
+
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return [jax.tree_util.keystr(path) for path, leaf in leaves if not is_finite(leaf)]
 
 
 def nonfinite_metrics(state: TrainState) -> Metrics:

@@ -6,6 +6,8 @@ Worker processes import this module, so it does not import JAX.
 import difflib
 import importlib
 import importlib.util
+import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
@@ -47,7 +49,7 @@ def gym_maker(env_id: str) -> partial[gymnasium.Env]:
     module, _, gym_id = full_id.rpartition(":")
     try:
         if module:
-            importlib.import_module(module)
+            import_from_here(module)
         gymnasium.spec(gym_id)
     except ModuleNotFoundError as error:
         raise ValueError(
@@ -58,6 +60,14 @@ def gym_maker(env_id: str) -> partial[gymnasium.Env]:
         hint = f" Did you mean {' or '.join(GYM_PREFIX + known for known in nearest)}?" if nearest else ""
         raise ValueError(f"Gymnasium knows no environment {gym_id!r}.{hint}") from error
     return partial(gymnasium.make, full_id, disable_env_checker=True)
+
+
+def import_from_here(module: str) -> None:
+    """Imports a module that the user names, or trusts. It may be in the current folder, which is searched last."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+    importlib.import_module(module)
 
 
 def _with_module(gym_id: str) -> str:

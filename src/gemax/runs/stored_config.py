@@ -1,0 +1,45 @@
+"""The configuration of a run that already exists: read with trust, and compared with its checkpoints."""
+
+from typing import Any
+
+from gemax.runs.run_directory import CONFIG, RunDirectory
+from gemax.runs.trust import check_trust
+from gemax.training.assemble import CustomParts
+from gemax.training.config import SECTION_OF, Config, config_from_json
+
+SAFE_FIELDS = ("updates",)
+"""Fields that may differ from those of a checkpoint: the length of the run."""
+
+
+def read_trusted_config(run: RunDirectory, custom: CustomParts | None) -> Config:
+    """Returns the configuration of a run.
+
+    Raises:
+        UntrustedError: It names a module to import, and the run was made elsewhere.
+        ValueError: It is damaged.
+    """
+    config = config_from_json(run.read_config())
+    is_given = custom is not None and (custom.trust or custom.make_env is not None)
+    check_trust(run.path, config.env.env_id, is_own=run.is_own, trust=is_given)
+    return config
+
+
+def check_not_edited(run: RunDirectory, config: Config, metadata: dict[str, Any]) -> None:
+    """Raises ValueError if `config.json` was edited after a checkpoint with this metadata was written.
+
+    What gemax changes itself, for example the number of updates, is signed and not an edit.
+    """
+    saved = metadata.get("config")
+    if run.is_own or not isinstance(saved, dict):
+        return
+    values = {name: saved.get(section, {}).get(name) for name, section in SECTION_OF.items()}
+    edited = [
+        f"{name} is {value!r}, was {values[name]!r}"
+        for name, value in config.flat.items()
+        if name not in SAFE_FIELDS and value != values[name]
+    ]
+    if edited:
+        raise ValueError(
+            f"{run.path / CONFIG} was edited after the run was saved: {'; '.join(edited)}. Restore these values, or "
+            "train a new run."
+        )
