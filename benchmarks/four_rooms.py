@@ -17,9 +17,9 @@ from finetune import first_reward_frame
 
 import gemax
 from gemax.runs.files import write_json
+from gemax.runs.handle import Run
 from gemax.runs.policy import Policy
 from gemax.runs.provenance import provenance
-from gemax.runs.session import Run
 from gemax.training.assemble import CUSTOM_ENV, CustomParts
 from gemax.training.presets import configure
 
@@ -85,7 +85,7 @@ def explore(explorer: str) -> dict[str, Any]:
     shutil.rmtree(RUNS / explorer, ignore_errors=True)
     make_env = four_rooms(env_settings)
     run = finished(gemax.train(make_env, out=RUNS / explorer, **EXPLORATION, **settings))
-    trained = evaluate(make_env, gemax.load(RUNS / explorer, make_env=make_env))
+    trained = evaluate(make_env, run.policy())
     random = evaluate(make_env, None)
     return {"explorer": explorer, "frames": run.summary["frames"], "trained": trained, "random": random}
 

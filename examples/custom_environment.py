@@ -36,7 +36,7 @@ class Corridor(gymnasium.Env):
 def main(updates: int = 600, out: str = "runs/corridor", **settings: Any) -> float:
     """Trains, then runs one episode with the policy. Returns its last reward."""
     run = gemax.train(Corridor, updates=updates, horizon=40, out=out, **settings)
-    policy, env = gemax.load(run.path, make_env=Corridor), Corridor()
+    policy, env = run.policy(), Corridor()
     observation, _ = env.reset(seed=0)
     reward, done = 0.0, False
     while not done:

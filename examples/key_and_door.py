@@ -26,7 +26,7 @@ def main(
     """Trains, then returns the mean return of some episodes with sampled actions."""
     make_env, horizon = ENVS[name]
     run = gemax.train(make_env, updates=updates, horizon=horizon, out=out or f"runs/{name}", **settings)
-    report = gemax.evaluate(run.path, episodes=episodes, make_env=make_env)
+    report = run.evaluate(episodes)
     mean = report["sampled"]["return"]["mean"]
     print(f"The agent reaches the goal in {mean:.0%} of the episodes.")
     return mean

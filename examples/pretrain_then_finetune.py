@@ -12,7 +12,7 @@ import gemax
 def main(updates: int = 400, finetune_updates: int = 60, out: str = "runs", **settings) -> float:
     """Returns the mean return of the last 1,000 episodes after fine-tuning."""
     explorer = gemax.train("two-rooms", reward_free=True, updates=updates, out=f"{out}/explorer", **settings)
-    print("Dataset:", gemax.collect(explorer.path, episodes=100))
+    print("Dataset:", explorer.collect(episodes=100))
     # Keeps the intrinsic reward, so that the policy goes on exploring until it has learned the task.
     expert = gemax.train(
         "two-rooms", start_from=explorer.path, updates=finetune_updates, out=f"{out}/expert", **settings

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from gemax.integrations.collect import collect
     from gemax.rewards.base import IntrinsicReward
     from gemax.runs.api import evaluate, load, resume, train
+    from gemax.runs.handle import Run
     from gemax.runs.policy import Policy
-    from gemax.runs.session import Run
     from gemax.testing import check_reward
     from gemax.training.assemble import CustomParts
     from gemax.training.config import Config
@@ -40,7 +40,7 @@ _NAMES = {
     "gemax.rewards.base": ["IntrinsicReward"],
     "gemax.runs.api": ["evaluate", "load", "resume", "train"],
     "gemax.runs.policy": ["Policy"],
-    "gemax.runs.session": ["Run"],
+    "gemax.runs.handle": ["Run"],
     "gemax.testing": ["check_reward"],
     "gemax.training.assemble": ["CustomParts"],
     "gemax.training.config": ["Config"],

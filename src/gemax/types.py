@@ -136,10 +136,18 @@ class EnvSpec(NamedTuple):
     """Whether the return of a truncated episode includes the value of its last observation."""
     encode_observation: Callable[[Any], Any] = np.asarray
     """Converts one observation of the environment into the array that is stored and fed to the networks."""
+    has_batch_axis: Callable[[Any], bool] | None = None
+    """Whether an observation is a batch. None if batches are arrays with one axis more than `observation`."""
     decode_action: Callable[[np.ndarray], Any] = int
     """Converts one action of the policy into an action of the environment."""
     notes: tuple[str, ...] = ()
     """Messages for the user, logged when a run starts."""
+
+    def is_batch(self, observation: Any) -> bool:
+        """Returns whether this is a batch of observations, in the format of the environment."""
+        if self.has_batch_axis is not None:
+            return self.has_batch_axis(observation)
+        return np.ndim(observation) == len(self.observation.shape) + 1
 
     @property
     def num_actions(self) -> int:

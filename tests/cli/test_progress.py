@@ -1,7 +1,7 @@
 import pytest
 
 from gemax.cli.progress import TrainingBar, format_metrics, report_outcome
-from gemax.runs.session import Run
+from gemax.runs.session import Outcome
 
 LINE = {
     "update": 10,
@@ -52,7 +52,7 @@ def test_messages_are_printed_above_the_bar(monkeypatch, capsys):
 @pytest.mark.parametrize(("stop_signal", "exit_code"), [(None, 0), (2, 130), (15, 143)])
 def test_the_outcome_is_printed_and_gives_the_exit_code(tmp_path, capsys, stop_signal, exit_code):
     path = tmp_path / "a [long] name :smile:"
-    assert report_outcome(Run(path, SUMMARY, stop_signal)) == exit_code
+    assert report_outcome(Outcome(path, SUMMARY, stop_signal)) == exit_code
     printed = capsys.readouterr().out
     assert "return – over the last 100 episodes, – over the last 1,000\n" in printed
     assert "best" not in printed
@@ -66,7 +66,7 @@ def test_the_outcome_is_printed_and_gives_the_exit_code(tmp_path, capsys, stop_s
 )
 def test_the_outcome_says_whether_the_environment_stayed_solved(tmp_path, capsys, solved_at, text):
     summary = {**SUMMARY, "return": 0.5, "first_crossing_update": 70, "solved_at_update": solved_at}
-    report_outcome(Run(tmp_path, summary, None))
+    report_outcome(Outcome(tmp_path, summary, None))
     assert f"over the last 1,000, {text}\n" in capsys.readouterr().out
 
 
@@ -75,7 +75,7 @@ def test_a_frozen_seed_is_printed_and_gives_an_exit_code(tmp_path, capsys, stop_
     frozen = [{"seed": 3, "update": 1210, "not_finite": ["gem_loss"]}]
     returns = {"return": 0.5, "recent_return": 0.7}
     summary = {**SUMMARY, **returns, "solved": {"seeds": 2, "of": 5}, "seeds": [], "frozen": frozen}
-    assert report_outcome(Run(tmp_path, summary, stop_signal)) == exit_code
+    assert report_outcome(Outcome(tmp_path, summary, stop_signal)) == exit_code
     printed = capsys.readouterr().out
     returns = "mean return 0.700 over the last 100 episodes, 0.500 over the last 1,000"
     assert f"{returns}, solved by 2 of 5 seeds" in printed
@@ -83,7 +83,7 @@ def test_a_frozen_seed_is_printed_and_gives_an_exit_code(tmp_path, capsys, stop_
 
 
 def test_the_best_return_is_printed_with_the_flag_that_uses_it(tmp_path, capsys):
-    report_outcome(Run(tmp_path, {**SUMMARY, "best_update": 1400, "best_return": 0.91}, None))
+    report_outcome(Outcome(tmp_path, {**SUMMARY, "best_update": 1400, "best_return": 0.91}, None))
     assert (
         "best return 0.910 at update 1,400: use that policy with `--checkpoint best`"
         in capsys.readouterr().out

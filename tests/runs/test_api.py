@@ -45,7 +45,7 @@ def test_a_loaded_policy_acts_as_the_agent_did(run):
     env = trainer.collector.env
     actor = reset_actor(env, trainer, 1, jax.random.key(0))
     _, steps = collect(env, trainer, state, actor, 12, jax.random.key(1), greedy=True)
-    policy = gemax.load(run.path)
+    policy = run.policy()
     env_state, timestep = env.reset(jax.random.key(0))
     for expected in np.asarray(steps.action)[:, 0]:
         action = policy.act(np.asarray(timestep.observation), float(timestep.reward), greedy=True)
@@ -57,12 +57,12 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(run, tmp_path):
     path = Path(shutil.copytree(run.path, tmp_path / "run"))
     (path / "checkpoints" / "update-00000004" / "arrays.safetensors").write_bytes(b"")
     with pytest.warns(UserWarning, match="Skipped a damaged checkpoint, update 4"):
-        gemax.load(path)
+        gemax.load(path).policy()
 
 
 def test_wrong_shapes_and_settings_are_refused(run):
     with pytest.raises(ValueError, match=r"observation must have shape \(9, 7, 3\) in two-rooms; got \(3,\)"):
-        gemax.load(run.path).act(np.zeros(3))
+        run.policy().act(np.zeros(3))
     with pytest.raises(ValueError, match=r"there is no setting 'learning_rat'. Did you mean learning_rate\?"):
         gemax.train("two-rooms", learning_rat=1.0)
     with pytest.raises(ValueError, match="grouped is set by gemax itself"):

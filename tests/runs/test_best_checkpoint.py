@@ -389,9 +389,9 @@ def test_evaluation_takes_each_choice(faded, capsys):
 def test_a_policy_and_a_dataset_take_each_choice(faded, tmp_path, monkeypatch):
     path, peak = faded[0], best_line(faded[0])["update"]
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    assert gemax.load(path, checkpoint="best").act(np.zeros(2, np.float32)) in (0, 1)
+    assert gemax.load(path).policy("best").act(np.zeros(2, np.float32)) in (0, 1)
     with pytest.raises(CheckpointError, match="no checkpoint of update 1 in"):
-        gemax.load(path, checkpoint=1)
+        gemax.load(path).policy(1)
     assert main(["collect", str(path), "--episodes", "2", "--checkpoint", "best", "--id", "best-v0"]) == 0
     assert minari.load_dataset("best-v0").storage.metadata["gemax"]["update"] == peak
     name = gemax.collect(path, episodes=2, checkpoint=45)

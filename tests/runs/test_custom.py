@@ -67,7 +67,7 @@ def test_a_run_with_a_custom_reward_is_evaluated_and_loaded(run, tmp_path):
     path = Path(shutil.copytree(run.path, tmp_path / "run"))
     report = gemax.evaluate(path, episodes=4, reward=counts)
     assert (report["episodes"], report["update"]) == (4, 4)
-    policy = gemax.load(path, reward=counts)
+    policy = gemax.load(path, reward=counts).policy()
     assert 0 <= policy.act(np.zeros(policy.spec.observation.shape)) < policy.spec.num_actions
 
 
@@ -82,7 +82,7 @@ def test_an_intrinsic_reward_is_used_as_it_is():
 def test_seeds_are_trained_together_with_a_custom_reward(tmp_path):
     run = gemax.train("two-rooms", reward=counts, seeds=2, out=tmp_path / "run", **SMALL)
     assert run.summary["status"] == "finished"
-    gemax.load(run.path / "seed-1", reward=counts)
+    assert run.seeds[1].policy().spec.name == "two-rooms"
 
 
 def test_the_example_of_counts_keeps_the_contract():
@@ -96,12 +96,11 @@ def test_the_example_in_the_documentation_runs(tmp_path, monkeypatch):
     (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gemax, "train", partial(gemax.train, **SMALL))
-    monkeypatch.setattr(gemax, "evaluate", partial(gemax.evaluate, episodes=4))
-    exec(example, {})
+    exec(example.replace("evaluate()", "evaluate(episodes=4)"), {})
     assert (tmp_path / "runs" / "two-rooms-custom-0" / "evaluation.json").is_file()
 
 
-VERBS = (gemax.resume, gemax.evaluate, gemax.load)
+VERBS = (gemax.resume, gemax.evaluate, lambda path, **custom: gemax.load(path, **custom).policy())
 
 
 def test_a_run_with_a_custom_reward_is_not_read_without_it(run):

@@ -79,9 +79,9 @@ def test_the_checkpoint_of_a_seed_equals_that_of_the_group(group):
         jax.tree.map(
             np.testing.assert_array_equal, alone.states[seed].parameters, together.states[seed].parameters
         )
-    assert gemax.load(group / "seed-1").spec.name == "two-rooms"
-    with pytest.raises(ValueError, match=r"holds several policies\. Load one of its folders: seed-0, seed-1"):
-        gemax.load(group)
+    assert gemax.load(group / "seed-1").policy().spec.name == "two-rooms"
+    with pytest.raises(ValueError, match=r"holds several policies\. Load one of its seeds: seed-0, seed-1"):
+        gemax.load(group).policy()
 
 
 def test_a_group_that_was_killed_stopped_and_extended_ends_like_an_undisturbed_one(

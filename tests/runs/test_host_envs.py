@@ -65,7 +65,7 @@ def test_a_limit_below_one_step_is_refused(run):
 
 
 def test_a_loaded_policy_acts_in_the_environment(run):
-    policy, env = gemax.load(run.path), Counting()
+    policy, env = gemax.load(run.path).policy(), Counting()
     observation, _ = env.reset(seed=0)
     for _ in range(3):
         action = policy.act(observation)
@@ -111,6 +111,6 @@ def test_the_command_line_has_an_exit_code_for_faults(tmp_path, capsys, monkeypa
 def test_continuous_actions_are_trained_and_loaded(tmp_path):
     make = partial(SamplesSpace, spaces.Dict({"a": spaces.Box(-1, 1, (2,))}), spaces.Box(-2.0, 3.0, (2,)))
     run = gemax.train(make, out=tmp_path / "run", **(TINY | {"updates": 1}))
-    action = gemax.load(run.path, make_env=make).act({"a": np.zeros(2, np.float32)})
+    action = run.policy().act({"a": np.zeros(2, np.float32)})
     assert make().action_space.contains(action)
     assert json.loads((run.path / "config.json").read_text())["env"]["env_id"] == "gym:custom"

@@ -11,7 +11,7 @@ from rich.table import Column
 from gemax.errors import ExitCode
 
 if TYPE_CHECKING:
-    from gemax.runs.session import Run
+    from gemax.runs.session import Outcome
 
 
 def make_console() -> Console:
@@ -99,7 +99,7 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     return " · ".join([*parts, f"{speed:,.0f} frames/s"])
 
 
-def report_outcome(run: "Run") -> int:
+def report_outcome(run: "Outcome") -> int:
     """Prints how a run ended and where its files are. Returns the exit code."""
     console = make_console()
     for line in [*_outcome(run.summary), f"Metrics, checkpoints and plots: {run.path}/"]:

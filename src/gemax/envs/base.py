@@ -80,6 +80,10 @@ class JaxEnv(NamedTuple):
     Training starts the first episode of each environment at a random time, so that a batch contains all phases of an
     episode. None if the environment has no clock; all first episodes then start at time 0.
     """
+    render_visits: (
+        Callable[[State, Float[np.ndarray, " cells"]], UInt8[np.ndarray, "height width 3"]] | None
+    ) = None
+    """`render_visits(state, visits)`: returns an image of the state and of the visits to each cell. Not compiled."""
 
 
 class AutoresetStep(NamedTuple):

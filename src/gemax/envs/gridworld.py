@@ -12,14 +12,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from gemax.core.finite_model import FiniteModel
 from gemax.envs import maps
 from gemax.envs.base import FiniteEnv, JaxEnv, first_timestep
 from gemax.envs.config import ObservationMode
 from gemax.envs.maps import MOVES, Cell, GridMap
-from gemax.envs.render.gridworld import PIXELS_PER_CELL, draw_map, draw_observation, noise_position
+from gemax.envs.render.gridworld import (
+    PIXELS_PER_CELL,
+    draw_map,
+    draw_observation,
+    draw_visits,
+    noise_position,
+)
 from gemax.types import EnvSpec, FiniteActions, ObservationSpec, Timestep
 
 
@@ -111,6 +117,11 @@ def gridworld(
         reward = tables.reward_cell[index]
         return draw_map(grid_map, tables.cells[index], tables.removed[index], (reward,) if reward else ())
 
+    def render_visits(
+        state: GridState, visits: Float[np.ndarray, " cells"]
+    ) -> UInt8[np.ndarray, "height width 3"]:
+        return draw_visits(render(state), finite.cell_positions, visits)
+
     height, width = finite.observation_table.shape[1:3]
     shape = (height * pixels_per_cell, width * pixels_per_cell, 3)
 
@@ -132,7 +143,7 @@ def gridworld(
         pixels_per_cell=None if pixels_per_cell == 1 else pixels_per_cell,
         encode_observation=encode_observation,
     )
-    return JaxEnv(spec, reset, step, render, finite.cell_index, finite, reset_at)
+    return JaxEnv(spec, reset, step, render, finite.cell_index, finite, reset_at, render_visits)
 
 
 def state_tables(grid_map: GridMap, *, reward_free: bool) -> StateTables:

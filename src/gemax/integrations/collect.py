@@ -1,19 +1,19 @@
 """`collect`: writes episodes of a run's policy as a dataset. Minari is optional."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gemax.extras import require
 from gemax.runs.checkpoints import Checkpoint
 from gemax.runs.evaluation import load_run
+from gemax.runs.handle import Run, open_run
 from gemax.runs.seed_directories import seed_folders
-from gemax.training.assemble import CustomParts
 from gemax.training.collector import EpisodeOptions
 
 
 def collect(
-    run: str | Path,
+    run: Run | str | Path,
     *,
     episodes: int = 1000,
     seed: int = 0,
@@ -27,7 +27,7 @@ def collect(
     """Collects episodes with the policy of a run and writes a Minari dataset, as `gemax collect` does.
 
     Args:
-        run: The run directory.
+        run: The run, or its directory.
         episodes: Number of episodes, with sampled actions.
         seed: Random seed of the episodes.
         max_episode_steps: Truncates episodes of `gym:` environments. The default is 10,000, or the horizon if longer.
@@ -40,18 +40,18 @@ def collect(
     Returns:
         The name of the dataset.
     """
-    if find_spec("minari") is None or find_spec("h5py") is None:
-        raise ValueError("collect needs Minari: pip install 'gemax[minari]'")
+    require("minari", "collect")
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1; got {episodes}.")
     from gemax.integrations.minari import default_dataset_id, write_dataset
 
-    path, parts = Path(run), CustomParts(**custom)
+    handle = open_run(run, **custom)
+    path, parts = handle.path, handle.custom
     loaded = load_run(path, parts, checkpoint)
     config = loaded.trainer.config
     if len(loaded.states) > 1:
         raise ValueError(
-            f"{run} holds several policies. Collect from one of its folders: {seed_folders(config)}."
+            f"{path} holds several policies. Collect from one of its folders: {seed_folders(config)}."
         )
     for message in loaded.messages:
         log(message)

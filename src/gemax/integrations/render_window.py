@@ -3,11 +3,12 @@
 import os
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 
 import numpy as np
 from gymnasium.error import UnsupportedMode
 from jaxtyping import UInt8
+
+from gemax.extras import EXTRAS, is_installed
 
 DISPLAY_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 """If one of them is set, a Unix process can open a window."""
@@ -15,8 +16,8 @@ DISPLAY_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 def missing_requirement() -> str | None:
     """Returns what is missing to open a window, and how to get it. None if nothing is missing."""
-    if find_spec("pygame") is None:
-        return "pygame: run `pip install pygame-ce`"
+    if not is_installed("window"):
+        return f"pygame-ce: run `{EXTRAS['window'].install}`"
     has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, DISPLAY_VARIABLES))
     return None if has_display else "a display: set DISPLAY, or use a machine with a desktop"
 

@@ -1,16 +1,14 @@
 """The Python interface: `train`, `resume`, `evaluate` and `load`."""
 
-import warnings
+import os
 from pathlib import Path
 from typing import Any
 
 from gemax.rewards.similarity import PairSimilarity
 from gemax.runs import session
 from gemax.runs.checkpoints import Checkpoint
-from gemax.runs.evaluation import evaluate_run, load_run
-from gemax.runs.policy import Policy
-from gemax.runs.seed_directories import seed_folders
-from gemax.runs.session import Callback, Run
+from gemax.runs.handle import Run, open_run
+from gemax.runs.session import Callback
 from gemax.training.assemble import CUSTOM_ENV, CustomParts, CustomReward, MakeEnv
 from gemax.training.presets import configure
 
@@ -24,7 +22,7 @@ def train(
     callback: Callback | None = None,
     similarity: str | PairSimilarity = "learned",
     reward: CustomReward | None = None,
-    start_from: str | Path | None = None,
+    start_from: Run | str | Path | None = None,
     start_checkpoint: Checkpoint = "newest",
     **settings: Any,
 ) -> Run:
@@ -41,12 +39,12 @@ def train(
             flattened observations, [N, D] and [M, D], to their similarities, [N, M], in [0, 1].
         reward: A custom `IntrinsicReward` instead of a method, or a function that makes one from the environment's
             `EnvSpec` and the `Config`.
-        start_from: Run directory to copy the networks from, for all seeds.
+        start_from: Run, or run directory, to copy the networks from, for all seeds.
         start_checkpoint: The checkpoint of `start_from`: `newest`, `best` or the number of an update.
         settings: Fields of `gemax.Config`, without their section.
 
     Returns:
-        The run, with its directory and summary.
+        The run: its metrics, its policy and more; see `gemax.Run`.
     """
     if not isinstance(env, str) and not callable(env):
         raise ValueError(f"env must be a name, or a function that returns an environment; got {env!r}.")
@@ -60,32 +58,39 @@ def train(
         method=method if reward is None else "custom",
         seed=seed,
         similarity="custom" if callable(similarity) else similarity,
-        start_from="" if start_from is None else str(start_from),
+        start_from="" if start_from is None else os.fspath(start_from),
         start_checkpoint=str(start_checkpoint),
         **settings,
     )
     hooks = session.Hooks(callback=callback)
-    return session.start_run(config, None if out is None else Path(out), custom, hooks)
+    outcome = session.start_run(config, None if out is None else Path(out), custom, hooks)
+    return Run(outcome.path, custom, outcome.stop_signal)
 
 
 def resume(
-    run: str | Path, *, updates: int | None = None, callback: Callback | None = None, **custom: Any
+    run: Run | str | Path,
+    *,
+    updates: int | None = None,
+    checkpoint: Checkpoint = "newest",
+    callback: Callback | None = None,
+    **custom: Any,
 ) -> Run:
-    """Resumes a run from its newest good checkpoint, as `gemax resume` does.
+    """Resumes a run, as `gemax resume` does. The same as `gemax.load(run).resume(...)`.
 
     The result is bit-exact in gemax environments. Gymnasium environments start new episodes.
 
     Args:
-        run: The run directory.
+        run: The run, or its directory.
         updates: New total number of updates. The default is the configured number.
+        checkpoint: The state to continue from: `newest`, `best` or an update.
         callback: Called with the metrics of every compiled call.
         custom: The custom parts of the run again: `make_env`, `reward` or `similarity`.
     """
-    return session.resume(Path(run), updates, CustomParts(**custom), session.Hooks(callback=callback))
+    return open_run(run, **custom).resume(updates, checkpoint=checkpoint, callback=callback)
 
 
 def evaluate(
-    run: str | Path,
+    run: Run | str | Path,
     *,
     episodes: int = 1000,
     seed: int = 0,
@@ -93,34 +98,32 @@ def evaluate(
     checkpoint: Checkpoint = "newest",
     **custom: Any,
 ) -> dict[str, Any]:
-    """Evaluates the frozen policy of a run, as `gemax evaluate` does. Returns the content of `evaluation.json`.
+    """Evaluates the frozen policy of a run, as `gemax evaluate` does. The same as `gemax.load(run).evaluate(...)`.
 
     Args:
-        run: The run directory.
+        run: The run, or its directory.
         episodes: Number of episodes with sampled actions, and number of episodes with greedy actions.
         seed: Random seed of the episodes.
         max_episode_steps: Step limit of `gym:` environments. The default is 10,000, or the horizon if longer.
         checkpoint: The policy to evaluate: `newest`, `best` (highest mean return of 100 episodes) or an update.
         custom: The custom parts of the run again: `make_env`, `reward` or `similarity`.
+
+    Returns:
+        The content of `evaluation.json`.
     """
-    parts = CustomParts(**custom)
-    return evaluate_run(Path(run), episodes, seed, print, parts, max_episode_steps, checkpoint)
+    return open_run(run, **custom).evaluate(
+        episodes, seed=seed, max_episode_steps=max_episode_steps, checkpoint=checkpoint
+    )
 
 
-def load(run: str | Path, seed: int = 0, *, checkpoint: Checkpoint = "newest", **custom: Any) -> Policy:
-    """Loads the policy of a run.
+def load(run: str | Path, **custom: Any) -> Run:
+    """Returns the handle of a run directory: its metrics, its policy, its film.
 
     Args:
         run: The run directory.
-        seed: Random seed of sampled actions.
-        checkpoint: The policy to load: `newest`, `best` (highest mean return of 100 episodes) or an update.
-        custom: The custom parts of the run again: `make_env`, `reward` or `similarity`.
+        custom: The custom parts of the run: `make_env`, `reward` or `similarity`.
+
+    Raises:
+        ValueError: There is no run.
     """
-    trainer, states, messages = load_run(Path(run), CustomParts(**custom), checkpoint)
-    for message in messages:
-        warnings.warn(message, stacklevel=2)
-    if len(states) > 1:
-        raise ValueError(
-            f"{run} holds several policies. Load one of its folders: {seed_folders(trainer.config)}."
-        )
-    return Policy(trainer, *states.values(), seed=seed)
+    return open_run(run, **custom)

@@ -110,6 +110,20 @@ def _write_checkpoint(final: Path, files: dict[str, bytes]) -> None:
         _rename_to_final(temporary, final)
 
 
+def delete_later(folder: Path, update: int) -> list[str]:
+    """Deletes the checkpoints after an update, except the best one, so that a run can continue from there.
+
+    Returns a message for each.
+    """
+    later = sorted(number for number in _find_checkpoints(folder) if number > update)
+    for number in later:
+        _delete(folder, number)
+    return [
+        f"Deleted the checkpoint of update {number}: the run continues from update {update}."
+        for number in later
+    ]
+
+
 def load_checkpoint(folder: Path, like: Any, checkpoint: Checkpoint = "newest") -> LoadedCheckpoint:
     """Loads an undamaged checkpoint: the newest one, the best one, or that of an update.
 
@@ -280,11 +294,15 @@ def _delete_old(folder: Path, update: int, keep: int) -> None:
     # A resumed run may find damaged checkpoints of later updates. They do not count among the newest.
     candidates = sorted(number for number in _find_checkpoints(folder) if number <= update)
     for number in candidates[:-keep]:
-        # Renamed first, so that an interrupted deletion leaves a temporary folder, not a damaged checkpoint.
-        path = folder / _folder_name(number)
-        temporary = _temporary_path(path)
-        os.rename(path, temporary)
-        shutil.rmtree(temporary, ignore_errors=True)
+        _delete(folder, number)
+
+
+def _delete(folder: Path, update: int) -> None:
+    # Renamed first, so that an interrupted deletion leaves a temporary folder, not a damaged checkpoint.
+    path = folder / _folder_name(update)
+    temporary = _temporary_path(path)
+    os.rename(path, temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _clean_up(folder: Path) -> list[str]:

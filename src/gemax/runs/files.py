@@ -126,11 +126,16 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def write_figure(path: Path, figure: "Figure") -> None:
-    """Writes a Matplotlib figure as PNG. Equal figures give equal bytes."""
+def figure_bytes(figure: "Figure") -> bytes:
+    """Returns a Matplotlib figure as PNG. Equal figures give equal bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
-    write_bytes(path, buffer.getvalue())
+    return buffer.getvalue()
+
+
+def write_figure(path: Path, figure: "Figure") -> None:
+    """Writes a Matplotlib figure as PNG."""
+    write_bytes(path, figure_bytes(figure))
 
 
 def write_image(path: Path, image: UInt8[np.ndarray, "height width 3"]) -> None:

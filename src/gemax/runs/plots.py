@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from gemax.envs.base import FiniteEnv
-from gemax.runs.files import write_figure
+from gemax.runs.files import figure_bytes, write_figure
 from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
 
@@ -60,12 +60,49 @@ def learning_curve(
 ) -> Figure:
     """Plots returns, and the entropy as a share of its maximum, against updates. Single seeds are thin lines."""
     figure = Figure(figsize=(7.0, 3.6), layout="constrained")
-    axis = figure.subplots()
+    draw_learning_curve(figure.subplots(), title, metrics, max_entropy is not None, metrics_of_seeds)
+    return figure
+
+
+def run_figure(
+    trainer: Trainer,
+    states: list[TrainState],
+    metrics: list[dict[str, Any]],
+    metrics_of_seeds: Sequence[list[dict[str, Any]]],
+) -> Figure:
+    """Plots the learning curve of a run and, beside it, the map of visits of a finite environment."""
+    visits = np.mean([np.asarray(state.statistics.visits) for state in states], axis=0)
+    has_map = trainer.finite is not None and visits.sum() > 0
+    figure = NotebookFigure(figsize=(10.0 if has_map else 7.0, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2 if has_map else 1, width_ratios=[7, 3] if has_map else None, squeeze=False)[0]
+    seeds = metrics_of_seeds if len(states) > 1 else ()
+    if metrics:
+        draw_learning_curve(axes[0], trainer.spec.name, metrics, trainer.finite is not None, seeds)
+    if trainer.finite is not None and has_map:
+        draw_heatmap(axes[1], trainer.finite, visits, "visits")
+    return figure
+
+
+class NotebookFigure(Figure):
+    """A figure that notebooks show without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        return figure_bytes(self)
+
+
+def draw_learning_curve(
+    axis: Axes,
+    title: str,
+    metrics: list[dict[str, Any]],
+    has_entropy: bool,
+    metrics_of_seeds: Sequence[list[dict[str, Any]]] = (),
+) -> None:
+    """Draws returns, and the entropy as a share of its maximum if it is known. Single seeds are thin lines."""
     curves = {
         "return": ("tab:cyan", "return, last 1,000 episodes"),
         "recent_return": ("tab:blue", "return, last 100 episodes"),
     }
-    if max_entropy is not None:
+    if has_entropy:
         curves["entropy_share"] = ("tab:orange", "entropy, share of its maximum")
         axis.set_ylim(-0.02, 1.05)
     for name, (colour, label) in curves.items():
@@ -79,7 +116,6 @@ def learning_curve(
     caption = f"{last['update']:,} updates, {last['frames']:,} frames, {last['seconds']:.0f} s"
     axis.set_title(caption, loc="right", fontsize="small", color="0.4")
     axis.set_title(title, loc="left")
-    return figure
 
 
 def heatmap(finite: FiniteEnv, visits: Float[np.ndarray, " cells"], title: str) -> Figure:

@@ -21,6 +21,7 @@ from gemax.runs.files import (
 from gemax.runs.locks import locked
 from gemax.runs.paths import check_names, check_no_links
 from gemax.runs.trust import is_signed, sign
+from gemax.settings import did_you_mean
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -57,8 +58,18 @@ class RunDirectory:
         """File for `append_metrics`, `rewind_metrics` and `read_metrics`."""
         return self.path / METRICS
 
+    @property
+    def has_summary(self) -> bool:
+        """Whether the run has ended, or was stopped, and has its summary."""
+        return (self.path / SUMMARY).is_file()
+
     def read_config(self) -> dict[str, Any]:
-        """Returns the content of `config.json`, without its signature."""
+        """Returns the content of `config.json`, without its signature.
+
+        Raises:
+            ValueError: There is no run, or the file is damaged.
+        """
+        check_run(self.path)
         config = _read_json(self.path / CONFIG)
         config.pop(SIGNATURE, None)
         return config
@@ -118,8 +129,7 @@ def resume_run(path: Path) -> Iterator[RunDirectory]:
         OSError: The directory is not writable.
     """
     check_names(path)
-    if not (path / CONFIG).is_file():
-        raise ValueError(f"{path} holds no run to resume: {CONFIG} is missing.")
+    check_run(path)
     with _open_locked(path) as run:
         yield run
 
@@ -153,6 +163,18 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def check_run(path: Path) -> None:
+    """Raises ValueError if there is no run at the path. The message names runs that may be meant."""
+    if (path / CONFIG).is_file():
+        return
+    if path.is_dir():
+        inside = sorted(config.parent.name for config in path.glob(f"*/{CONFIG}"))
+        hint = f" Choose one of the runs in it: {', '.join(inside)}." if inside else ""
+        raise ValueError(f"{path} holds no run: {CONFIG} is missing.{hint}")
+    siblings = [config.parent.name for config in path.parent.glob(f"*/{CONFIG}")]
+    raise ValueError(f"there is no run at {path}.{did_you_mean(path.name, siblings)}")
 
 
 def check_no_run(path: Path) -> None:

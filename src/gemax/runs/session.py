@@ -19,7 +19,7 @@ from gemax.runs.checkpoint_writer import (
     save_or_warn,
     update_reached,
 )
-from gemax.runs.checkpoints import load_checkpoint
+from gemax.runs.checkpoints import Checkpoint, delete_later, load_checkpoint
 from gemax.runs.metric_logger import MetricLogger
 from gemax.runs.metrics_file import read_metrics, rewind_metrics
 from gemax.runs.paths import check_space, free_path
@@ -43,8 +43,8 @@ Log: TypeAlias = Callable[[str], None]
 """Called with messages for the user."""
 
 
-class Run(NamedTuple):
-    """A run on disk, and how it ended."""
+class Outcome(NamedTuple):
+    """The directory of a run, and how it ended."""
 
     path: Path
     summary: dict[str, Any]
@@ -77,7 +77,7 @@ class Session(NamedTuple):
 
 def start_run(
     config: Config, out: Path | None = None, custom: CustomParts | None = None, hooks: Hooks | None = None
-) -> Run:
+) -> Outcome:
     """Trains a new run in a new run directory."""
     hooks = _tolerant(hooks or Hooks())
     for name in ("grouped", "start_update"):
@@ -100,9 +100,16 @@ def start_run(
 
 
 def resume(
-    path: Path, updates: int | None = None, custom: CustomParts | None = None, hooks: Hooks | None = None
-) -> Run:
-    """Resumes a run from its newest good checkpoint. `updates` changes the total number of updates."""
+    path: Path,
+    updates: int | None = None,
+    custom: CustomParts | None = None,
+    hooks: Hooks | None = None,
+    checkpoint: Checkpoint = "newest",
+) -> Outcome:
+    """Resumes a run. `updates` changes the total number of updates.
+
+    If the checkpoint is not the newest one, the metrics and checkpoints after it are deleted.
+    """
     hooks = _tolerant(hooks or Hooks())
     with catch_stop_signals() as stop, resume_run(path) as run:
         config = read_trusted_config(run, custom)
@@ -115,12 +122,14 @@ def resume(
             run.write_config(trainer.config.to_json())
             reached, seconds, messages = 0, 0.0, []
         else:
-            loaded = load_checkpoint(run.checkpoints, state_shapes(trainer))
+            loaded = load_checkpoint(run.checkpoints, state_shapes(trainer), checkpoint)
             check_not_edited(run, config, loaded.metadata)
             reached, seconds = loaded.update, float(loaded.metadata.get("seconds", 0.0))
             # The loop overwrites the memory of its state, so NumPy arrays are copied.
             state = jax.tree.map(jax.numpy.array, loaded.tree)
             messages = [*loaded.messages, *rounding_warnings(loaded.metadata)]
+            if checkpoint != "newest":
+                messages += delete_later(run.checkpoints, reached)
         trainer = _with_updates(trainer, run, reached, updates)
         session = _open_session(trainer, run, hooks)
         if reached >= trainer.config.run.updates:
@@ -177,7 +186,7 @@ def _rewind_metrics(session: Session, update: int) -> list[str]:
     return messages
 
 
-def _train(session: Session, state: TrainState, seconds_before: float, stop: StopRequest) -> Run:
+def _train(session: Session, state: TrainState, seconds_before: float, stop: StopRequest) -> Outcome:
     """Trains to the end or until a stop signal, and writes metrics, checkpoints, summary and plots."""
     trainer, run, best, hooks = session.trainer, session.run, session.best, session.hooks
     log = hooks.log
@@ -228,7 +237,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
             best.write()
             save_last(run, config, state, seconds, log)
     summary = _write_results(session, state, seconds)
-    return Run(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
+    return Outcome(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
 
 def _save_fault(session: Session, state: TrainState, seconds: float, fault: EnvFault) -> EnvFault:

@@ -6,7 +6,6 @@ background threads; if one fails or hangs, it is switched off with a warning.
 
 import contextlib
 import importlib
-import importlib.util
 import logging
 import queue
 import secrets
@@ -16,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from gemax.extras import require
 from gemax.runs.files import to_json
 from gemax.runs.run_directory import RunDirectory
 
@@ -48,12 +48,12 @@ def sinks_for(*, tensorboard: bool = False, wandb: str | None = None) -> list[Op
     """
     sinks: list[OpenSink] = []
     if tensorboard:
-        _require("tensorboardX", "TensorBoard", extra="tensorboard")
+        require("tensorboard", "tensorboard")
         sinks.append(
             lambda run, first: background_sink("TensorBoard", partial(_open_tensorboard, run, first))
         )
     if wandb is not None:
-        _require("wandb", "Weights & Biases", extra="wandb")
+        require("wandb", "wandb")
         sinks.append(lambda run, _: background_sink("Weights & Biases", partial(_open_wandb, run, wandb)))
     return sinks
 
@@ -127,11 +127,6 @@ def background_sink(
             switch_off(f"it did not finish within {timeout_seconds:g} s")
 
     return Sink(write, close)
-
-
-def _require(package: str, title: str, extra: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise ValueError(f"{title} needs {package}. Install it with: pip install 'gemax[{extra}]'")
 
 
 # Optional packages are imported by name, because type checkers may not find them.

@@ -15,7 +15,7 @@ import numpy as np
 from gemax.errors import CheckpointError
 from gemax.runs.best_checkpoint import why_there_is_no_best
 from gemax.runs.checkpoints import LoadedCheckpoint, NoBestError, load_arrays
-from gemax.runs.run_directory import CONFIG, RunDirectory
+from gemax.runs.run_directory import RunDirectory
 from gemax.runs.seed_directories import seed_folders
 from gemax.training.config import Config, config_from_json
 from gemax.training.learn import Trainer
@@ -57,8 +57,6 @@ def first_state(trainer: Trainer, log: Callable[[str], None]) -> tuple[Trainer, 
 
 
 def _source_config(path: Path) -> Config:
-    if not (path / CONFIG).is_file():
-        raise ValueError(f"{path} holds no run to start from: {CONFIG} is missing.")
     config = config_from_json(RunDirectory(path).read_config())
     if config.run.seeds > 1:
         raise ValueError(

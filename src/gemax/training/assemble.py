@@ -1,7 +1,6 @@
 """Builds the parts of a training run from its configuration. The only place that tells kinds of environments apart."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 from gemax.agent.distributions import distribution_of
@@ -11,6 +10,7 @@ from gemax.envs.base import FiniteEnv, JaxEnv
 from gemax.envs.gridworld import gridworld
 from gemax.envs.maps import parse_map
 from gemax.envs.registry import find_env, make_env
+from gemax.extras import require
 from gemax.networks import agent_network
 from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.build import RewardInputs
@@ -89,8 +89,7 @@ def _environment(config: Config, custom: CustomParts) -> tuple[Collector, EnvSpe
     if find_env(config.env.env_id).is_compiled:
         env = make_jax_env(config)
         return CompiledCollector(env), env.spec, env.finite
-    if find_spec("gymnasium") is None:
-        raise ValueError(f"{config.env.env_id} needs Gymnasium: pip install 'gemax[gymnasium]'")
+    require("gymnasium", f"environment {config.env.env_id}")
     # Gymnasium is optional.
     from gemax.envs.host.host_env import make_host_env
     from gemax.envs.host.make import gym_maker

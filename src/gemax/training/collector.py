@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_check
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
+from gemax.training.rendering import Acting, RenderedStep
 from gemax.training.state import ActorState, TrainState
 from gemax.types import Episode
 
@@ -58,6 +59,10 @@ class Collector(Protocol):
 
     def episodes(self, trainer: "Trainer", state: TrainState, options: EpisodeOptions) -> Iterator[Episode]:
         """Yields recorded episodes, with sampled actions."""
+        ...
+
+    def render(self, policy: Acting, options: EpisodeOptions) -> Iterator[RenderedStep]:
+        """Yields the images of episodes in which the policy acts, step by step."""
         ...
 
     def max_episode_steps(self, requested: int | None) -> int:

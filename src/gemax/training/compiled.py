@@ -14,6 +14,7 @@ from gemax.stopping import check_stop
 from gemax.training.collector import EpisodeOptions, Evaluation, History
 from gemax.training.learn import Trainer, learn
 from gemax.training.nonfinite import update_unless_frozen
+from gemax.training.rendering import Acting, RenderedStep, render_jax_episodes
 from gemax.training.rollout import collect, reset_actor, reset_actor_at_random_times
 from gemax.training.state import ActorState, TrainState
 from gemax.types import Episode, Metrics, Transition, ends
@@ -79,6 +80,11 @@ class CompiledCollector(NamedTuple):
             transitions, in_first = jax.tree.map(np.asarray, batch(state, key))
             for index in range(min(num_envs, options.num_episodes - number * num_envs)):
                 yield self._episode(trainer, transitions, index, int(in_first[:, index].sum()))
+
+    def render(self, policy: Acting, options: EpisodeOptions) -> Iterator[RenderedStep]:
+        """Yields the images of episodes in which the policy acts, step by step."""
+        self.max_episode_steps(options.max_episode_steps)
+        return render_jax_episodes(self.env, policy, options.num_episodes, options.seed, options.greedy)
 
     def _batches(self, options: EpisodeOptions) -> tuple[int, Key[Array, " batches"]]:
         """Returns the number of environments per batch, and one key per batch."""

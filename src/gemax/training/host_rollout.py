@@ -23,6 +23,7 @@ from gemax.networks import AgentInputs, InputTables, LSTMState, Parameters
 from gemax.stopping import check_stop
 from gemax.training.collector import EpisodeOptions, Evaluation, History
 from gemax.training.learn import Trainer, learn
+from gemax.training.rendering import Acting, RenderedStep, render_host_episodes
 from gemax.training.rollout import initial_actor
 from gemax.training.state import ActorState, TrainState
 from gemax.training.window import empty_window
@@ -244,6 +245,13 @@ class HostCollector(NamedTuple):
                     yield from recorder.take()
                 if not any(recorder.num_remaining for recorder in recorders):
                     break
+
+    def render(self, policy: Acting, options: EpisodeOptions) -> Iterator[RenderedStep]:
+        """Yields the images of episodes in which the policy acts, step by step."""
+        limit = self.max_episode_steps(options.max_episode_steps)
+        return render_host_episodes(
+            self.env, policy, options.num_episodes, options.seed, options.greedy, limit
+        )
 
     def max_episode_steps(self, requested: int | None) -> int:
         """Returns the requested limit. The default is 10,000 steps, or more than the horizon if that is longer.

@@ -77,3 +77,5 @@ class HostEnv(NamedTuple):
 
     spec: "EnvSpec"
     open: OpenHostEnv
+    open_rendered: Callable[[], Any]
+    """Opens one environment whose `render` returns an image."""

@@ -10,6 +10,7 @@ from gemax.envs.host.base import HostEnv, HostVectorEnv, Wrap
 from gemax.envs.host.horizon import find_horizon
 from gemax.envs.host.make import MakeEnv, call_maker
 from gemax.envs.host.observations import observation_encoder
+from gemax.envs.host.rendered import open_rendered
 from gemax.envs.host.vector import GymnasiumVectorEnv, open_checked_envs
 from gemax.envs.host.workers import ProcessVectorEnv
 from gemax.types import EnvSpec, ObservationSpec, default_pixels_per_cell
@@ -69,10 +70,11 @@ def make_host_env(config: EnvConfig, make: MakeEnv) -> HostEnv:
         pixels_per_cell=default_pixels_per_cell(encoder.shape),
         truncation_bootstraps=True,
         encode_observation=encoder.encode_one,
+        has_batch_axis=encoder.is_batch,
         decode_action=lambda action: decoder.decode(action[None])[0],
         notes=tuple(notes),
     )
-    return HostEnv(spec, open_envs)
+    return HostEnv(spec, open_envs, partial(open_rendered, name, make))
 
 
 def _make_vector(name: str, make: MakeEnv, num_envs: int) -> VectorEnv:

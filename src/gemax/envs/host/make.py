@@ -21,20 +21,21 @@ from gemax.envs.host.faults import describe_exception
 from gemax.envs.host.minigrid_view import use_fast_view
 from gemax.envs.registry import GYM_PREFIX
 from gemax.errors import EnvFault
+from gemax.extras import MissingPackageError
 
 MakeEnv: TypeAlias = Callable[[], gymnasium.Env | VectorEnv]
 """Returns a new environment, or a vector environment."""
 
 PACKAGES = {
     "gemax/": ("gemax.integrations.registration", "gemax"),
-    "MiniGrid-": ("minigrid", "minigrid"),
-    "BabyAI-": ("minigrid", "minigrid"),
+    "MiniGrid-": ("minigrid", "'gemax[minigrid]'"),
+    "BabyAI-": ("minigrid", "'gemax[minigrid]'"),
     "ALE/": ("ale_py", "ale-py"),
     "PointMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
     "AntMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
     "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
 }
-"""By prefix of well-known ids: the module that registers them, and the package to install."""
+"""By prefix of well-known ids: the module that registers them, and what to install with pip."""
 
 
 def gym_maker(env_id: str) -> partial[gymnasium.Env]:
@@ -75,8 +76,8 @@ def _with_module(gym_id: str) -> str:
     for prefix, (module, package) in PACKAGES.items():
         if gym_id.startswith(prefix):
             if importlib.util.find_spec(module) is None:
-                raise ValueError(
-                    f"{gym_id} is part of {package}, which is not installed: pip install {package}"
+                raise MissingPackageError(
+                    f"{gym_id} needs {module}, which is not installed: pip install {package}"
                 )
             return f"{module}:{gym_id}"
     return gym_id

@@ -25,6 +25,8 @@ class ObservationEncoder(NamedTuple):
     """Converts a batch from a Gymnasium vector environment to [batch, *shape]. Always a copy."""
     ignored: tuple[str, ...]
     """Parts of the observation that the agent cannot observe, such as text."""
+    is_batch: Callable[[Any], bool]
+    """Whether an observation is a batch, as from a vector environment."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,6 +48,10 @@ class _Leaf(NamedTuple):
         for key in self.path:
             batch = batch[key]
         return np.asarray(batch)
+
+    def is_batch(self, observation: Any) -> bool:
+        assert self.space.shape is not None  # true for all `OBSERVABLE` spaces
+        return self.read(observation).ndim == len(self.space.shape) + 1
 
 
 class _VectorPart(NamedTuple):
@@ -85,7 +91,7 @@ def observation_encoder(space: Space) -> ObservationEncoder:
 
     low = np.concatenate([part.low for _, part in parts], dtype=np.float32)
     high = np.concatenate([part.high for _, part in parts], dtype=np.float32)
-    return ObservationEncoder(low, high, encode, ignored)
+    return ObservationEncoder(low, high, encode, ignored, observable[0].is_batch)
 
 
 def _batch_of_one(observation: Any) -> Any:
@@ -125,7 +131,7 @@ def _image_encoder(leaf: _Leaf, ignored: tuple[str, ...]) -> ObservationEncoder:
         return np.moveaxis(images, -3, -1) if is_channels_first else images
 
     return ObservationEncoder(
-        arrange(box.low), arrange(box.high), lambda batch: arrange(leaf.read(batch)), ignored
+        arrange(box.low), arrange(box.high), lambda batch: arrange(leaf.read(batch)), ignored, leaf.is_batch
     )
 
 

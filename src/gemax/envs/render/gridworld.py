@@ -7,9 +7,10 @@ them, and the noise cell, if there is one.
 """
 
 import numpy as np
-from jaxtyping import Shaped, UInt8
+from jaxtyping import Float, Int, Shaped, UInt8
 
 from gemax.envs.maps import Cell, GridMap
+from gemax.envs.render.canvas import visit_colours
 
 PIXELS_PER_CELL = {"pixels": 8, "cells": 1}
 """Pixels per side of a cell in observations, for each `ObservationMode`."""
@@ -85,6 +86,24 @@ def draw_map(
     if agent is not None:
         _draw_disc(render, (agent[0] + 1, agent[1] + 1))
     return render
+
+
+def draw_visits(
+    render: UInt8[np.ndarray, "height width 3"],
+    positions: Int[np.ndarray, "cells 2"],
+    visits: Float[np.ndarray, " cells"],
+) -> UInt8[np.ndarray, "height width 3"]:
+    """Returns an image from `draw_map` with visited floor coloured by the number of visits to each cell."""
+    colours, is_visited = np.zeros(render.shape), np.zeros(render.shape[:2], bool)
+    for position, colour, number in zip(positions, visit_colours(visits), visits, strict=True):
+        top, left = (position + 1) * RENDER_PIXELS
+        block = slice(top, top + RENDER_PIXELS), slice(left, left + RENDER_PIXELS)
+        colours[block], is_visited[block] = colour, number > 0
+    is_floor = np.zeros(render.shape[:2], bool)
+    for floor in (FLOOR, START_TINT):
+        # The lines between cells keep their colour, so that cells can be told apart.
+        is_floor |= (render == floor).all(axis=-1)
+    return np.where((is_visited & is_floor)[..., None], colours, render).astype(np.uint8)
 
 
 def magnify(
