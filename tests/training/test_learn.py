@@ -213,7 +213,7 @@ def test_intrinsic_reward_has_half_its_weight_after_its_half_life_and_never_vani
     assert intrinsic_weight(free, jnp.asarray(0), jnp.asarray(10**6)) == 1
 
 
-def test_progress_is_the_recent_return_above_the_lowest_relative_to_the_largest():
+def test_progress_is_the_place_of_the_recent_return_between_the_lowest_and_the_highest():
     def progress_of(*returns):
         statistics = initial_statistics(0)
         for episode_return in returns:
@@ -226,20 +226,19 @@ def test_progress_is_the_recent_return_above_the_lowest_relative_to_the_largest(
     # A sparse reward of 1: the share of episodes that found it. It is 1 for a long time after the task is solved.
     np.testing.assert_allclose(progress_of(0.0, 0.0, 0.0, 1.0), 0.25)
     np.testing.assert_allclose(progress_of(0.0, *[1.0] * 150), 1.0)
-    # A cost of 1 per step, at most 200: 150 of them are saved, or only 2.
-    np.testing.assert_allclose(progress_of(-200.0, *[-50.0] * 100), 0.75)
-    np.testing.assert_allclose(progress_of(-200.0, *[-198.0] * 100), 0.01)
+    # A cost of 1 per step: from 200 steps, 75 of the 150 that can be saved.
+    np.testing.assert_allclose(progress_of(-200.0, -50.0, *[-125.0] * 100), 0.5)
     # Small costs of actions hardly count.
     assert progress_of(-0.01, *[0.0] * 100) <= 0.011
 
 
-def test_updates_count_as_rewarded_with_the_progress_of_the_return(trainer, state):
+def test_updates_count_as_rewarded_with_the_squared_progress_of_the_return(trainer, state):
     _, steps = jax.jit(partial(collect, trainer.collector.env, trainer), static_argnums=2)(
         state, state.actor, 2, jax.random.key(2)
     )
     ended = jnp.zeros(steps.reward.shape, bool).at[:, 0].set(True)
     steps = steps._replace(terminated=ended, is_partial=~ended)
-    for returns, expected in ((1.0, 0.0), (jnp.asarray([[0.0], [1.0]]), 0.5)):
+    for returns, expected in ((1.0, 0.0), (jnp.asarray([[0.0], [1.0]]), 0.25)):
         now = steps._replace(episode_return=jnp.broadcast_to(returns, steps.reward.shape))
         assert _updated_statistics(trainer, state.statistics, now).rewarded_updates == expected
 
@@ -307,6 +306,7 @@ def test_the_ring_buffer_holds_the_last_returns():
     assert len(truth) > NUM_RETURNS
     assert int(statistics.num_returns) == len(truth)
     np.testing.assert_allclose(statistics.lowest_return, np.min(truth))
+    np.testing.assert_allclose(statistics.highest_return, np.max(truth))
 
 
 def test_evaluation_runs_whole_episodes_of_the_frozen_policy(trainer, state):

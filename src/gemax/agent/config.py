@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from gemax.settings import Fraction, NonNegative, Positive, PositiveInt
+from gemax.settings import Fraction, NonNegative, NonNegativeInt, Positive, PositiveInt
 
 
 @dataclass(frozen=True)
@@ -12,6 +12,9 @@ class AgentConfig:
 
     learning_rate: Positive = 1e-3
     """Learning rate of policy and value."""
+    learning_rate_half_life: NonNegativeInt = 0
+    """Number of updates with a high return until the learning rate is halved. 0 keeps it constant.
+    Updates count as for `intrinsic_half_life`. The learning rate falls to a tenth at most."""
     unroll_length: PositiveInt = 30
     """Steps per environment that the actor-critic trains on in each update (the paper's trace length)."""
     unroll_period: PositiveInt = 30

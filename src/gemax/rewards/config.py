@@ -27,7 +27,7 @@ class IntrinsicConfig:
     """Anneal the intrinsic reward linearly to zero over this many updates. 0 disables annealing."""
     intrinsic_half_life: NonNegativeInt = 0
     """Number of updates with a high return until the intrinsic reward has half its weight. 0 keeps it constant.
-    An update counts with the recent return, relative to the lowest and the largest one. The weight never reaches 0."""
+    An update counts with the square of (recent - lowest) / (highest - lowest return). The weight never reaches 0."""
     hide_time: bool = True
     """Remove the time from observation vectors that contain it. Otherwise every step looks like a new state."""
     embedding_size: PositiveInt = 32

@@ -36,6 +36,9 @@ from gemax.training.state import (
 from gemax.training.window import empty_window, extend, latest
 from gemax.types import EnvSpec, Metrics, Transition, Tree, ends
 
+MIN_LEARNING_RATE_WEIGHT = 0.1
+"""`learning_rate_half_life` reduces the learning rate to at least this share of it."""
+
 
 class Trainer(NamedTuple):
     """The immutable parts of a training run, built by `assemble`."""
@@ -129,11 +132,19 @@ def intrinsic_weight(config: Config, update: Array, rewarded_updates: Array) -> 
     intrinsic, weight = config.intrinsic, jnp.ones(())
     if intrinsic.anneal_updates:
         weight = jnp.maximum(1.0 - update / intrinsic.anneal_updates, 0.0)
-    if intrinsic.intrinsic_half_life and not config.env.reward_free:
-        # Exploration is needed less once there is a reward to learn from. Otherwise it would keep the policy from
-        # collecting the reward as fast as it can.
-        weight = weight / (1.0 + rewarded_updates / intrinsic.intrinsic_half_life)
-    return weight
+    # Exploration is needed less once there is a reward to learn from. It would keep the policy from collecting the
+    # reward as fast as it can.
+    return weight * falling_weight(config, intrinsic.intrinsic_half_life, rewarded_updates)
+
+
+def falling_weight(config: Config, half_life: int, rewarded_updates: Array) -> Float[Array, ""] | float:
+    """Returns a weight that falls as the return rises: 1, and 1/2 after `half_life` updates with a high return.
+
+    It stays 1 if `half_life` is 0, and in reward-free runs.
+    """
+    if not half_life or config.env.reward_free:
+        return 1.0
+    return 1.0 / (1.0 + rewarded_updates / half_life)
 
 
 def agent_step(
@@ -203,7 +214,14 @@ def actor_critic_step(
 
     (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(state.parameters)
     updates, opt_state = trainer.optimiser.update(gradient, state.opt_state, state.parameters)
-    parameters = optax.apply_updates(state.parameters, updates)
+    half_life, rewarded_updates = (
+        trainer.config.agent.learning_rate_half_life,
+        state.statistics.rewarded_updates,
+    )
+    weight = jnp.maximum(
+        falling_weight(trainer.config, half_life, rewarded_updates), MIN_LEARNING_RATE_WEIGHT
+    )
+    parameters = optax.apply_updates(state.parameters, jax.tree.map(lambda leaf: weight * leaf, updates))
     return parameters, opt_state, metrics | {"agent_loss": total}
 
 
@@ -274,7 +292,8 @@ def _updated_statistics(
 ) -> RunningStatistics:
     ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
     statistics = count_returns(statistics, transitions.episode_return, ended)
-    progress = return_progress(statistics)
+    # Squared, because a policy that finds the reward in few episodes still has to explore.
+    progress = return_progress(statistics) ** 2
     statistics = statistics._replace(rewarded_updates=statistics.rewarded_updates + progress)
     if trainer.spec.num_cells is None:
         return statistics

@@ -50,9 +50,10 @@ class RunningStatistics(NamedTuple):
     num_returns: Int[Array, ""]
     """Number of finished episodes."""
     lowest_return: Float[Array, ""]
-    """Lowest return of all episodes. 0 before the first one ends."""
+    highest_return: Float[Array, ""]
+    """Lowest and highest return of all episodes. 0 before the first one ends."""
     rewarded_updates: Float[Array, ""]
-    """Sum over all updates of `return_progress`: the number of updates with a high return."""
+    """Sum of `return_progress` squared over all updates: the number of updates with a high return."""
 
 
 class TrainState(NamedTuple):
@@ -81,10 +82,16 @@ def count_returns(
     # Steps that end no episode are written beyond the buffer, where they are dropped.
     ring = statistics.returns.at[jnp.where(ended, slot, NUM_RETURNS)].set(returns.reshape(-1), mode="drop")
     num_returns = statistics.num_returns + jnp.sum(ended)
-    lowest = jnp.where(statistics.num_returns > 0, statistics.lowest_return, jnp.inf)
-    lowest = jnp.minimum(lowest, jnp.min(jnp.where(ended, returns.reshape(-1), jnp.inf)))
+    has_returns, returns = statistics.num_returns > 0, returns.reshape(-1)
+    lowest = jnp.where(has_returns, statistics.lowest_return, jnp.inf)
+    highest = jnp.where(has_returns, statistics.highest_return, -jnp.inf)
+    lowest = jnp.minimum(lowest, jnp.min(jnp.where(ended, returns, jnp.inf)))
+    highest = jnp.maximum(highest, jnp.max(jnp.where(ended, returns, -jnp.inf)))
     return statistics._replace(
-        returns=ring, num_returns=num_returns, lowest_return=jnp.where(num_returns > 0, lowest, 0.0)
+        returns=ring,
+        num_returns=num_returns,
+        lowest_return=jnp.where(num_returns > 0, lowest, 0.0),
+        highest_return=jnp.where(num_returns > 0, highest, 0.0),
     )
 
 
@@ -95,6 +102,7 @@ def initial_statistics(num_cells: int) -> RunningStatistics:
         returns=jnp.zeros(NUM_RETURNS),
         num_returns=jnp.zeros((), int),
         lowest_return=jnp.zeros(()),
+        highest_return=jnp.zeros(()),
         rewarded_updates=jnp.zeros(()),
     )
 
@@ -105,13 +113,14 @@ def largest_return(statistics: RunningStatistics) -> Float[Array, ""]:
 
 
 def return_progress(statistics: RunningStatistics) -> Float[Array, ""]:
-    """Returns how far the recent return is above the lowest one, relative to the largest one: from 0 to 1.
+    """Returns where the recent return lies between the lowest return of an episode, 0, and the highest one, 1.
 
-    In a task with a sparse reward of 1, this is the share of recent episodes that found it. Small differences between
-    returns, such as costs of actions, hardly count.
+    In a task with a sparse reward of 1, this is the share of recent episodes that found it. Differences between returns
+    below 1, such as small costs of actions, count less.
     """
     recent, _ = return_moments(statistics, NUM_RECENT_RETURNS)
-    return jnp.clip((recent - statistics.lowest_return) / largest_return(statistics), 0.0, 1.0)
+    lowest, highest = statistics.lowest_return, statistics.highest_return
+    return jnp.clip((recent - lowest) / jnp.maximum(highest - lowest, 1.0), 0.0, 1.0)
 
 
 def return_moments(

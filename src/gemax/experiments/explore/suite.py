@@ -87,7 +87,7 @@ def _deep_sea(size: int) -> Task:
 # The best returns in MiniGrid are means of `minigrid_plans` over the layouts from 1,000,000 on: 20 of ObstructedMaze,
 # 200 of the others. The returns of random policies are means over 100 to 1,000 episodes.
 _ROWS = (
-    Task("key-and-door", "key and door", "gemax/KeyAndDoor-v0", 500_000, random=0.0, best=1.0),
+    Task("key-and-door", "key and door", "gemax/KeyAndDoor-v0", 300_000, random=0.0, best=1.0),
     Task(
         "point-mass", "point mass", "gemax/PointMass-v0", 500_000, random=0.0, best=1.0,
         has_discrete_actions=False,
@@ -96,22 +96,22 @@ _ROWS = (
         "mountain-car", "MountainCar", "MountainCar-v0", 500_000, random=-200.0, best=-110.0, threshold=-110.0
     ),
     Task(
-        "mountain-car-continuous", "MountainCarContinuous", "MountainCarContinuous-v0", 300_000, random=-33.2,
+        "mountain-car-continuous", "MountainCarContinuous", "MountainCarContinuous-v0", 200_000, random=-33.2,
         best=90.0, threshold=90.0, has_discrete_actions=False,
     ),
-    Task("acrobot", "Acrobot", "Acrobot-v1", 500_000, random=-498.0, best=-100.0, threshold=-100.0),
-    Task("two-rooms", "2-Rooms", "gemax/TwoRoomsCells-v0", 1_000_000, random=0.0, best=1.0),
+    Task("acrobot", "Acrobot", "Acrobot-v1", 300_000, random=-498.0, best=-100.0, threshold=-100.0),
+    Task("two-rooms", "2-Rooms", "gemax/TwoRoomsCells-v0", 300_000, random=0.0, best=1.0),
     Task("sixteen-leaves", "16-Leaves", "gemax/SixteenLeavesCells-v0", 3_000_000, random=0.0, best=1.0),
     Task(
-        "door-key", "DoorKey-8x8", "MiniGrid-DoorKey-8x8-v0", 500_000, random=0.009, best=0.977,
+        "door-key", "DoorKey-8x8", "MiniGrid-DoorKey-8x8-v0", 400_000, random=0.009, best=0.977,
         package="minigrid",
     ),
     Task(
-        "multi-room", "MultiRoom-N6", "MiniGrid-MultiRoom-N6-v0", 3_000_000, random=0.0, best=0.65,
+        "multi-room", "MultiRoom-N6", "MiniGrid-MultiRoom-N6-v0", 2_000_000, random=0.0, best=0.65,
         package="minigrid",
     ),
     Task(
-        "key-corridor", "KeyCorridorS3R3", "MiniGrid-KeyCorridorS3R3-v0", 3_000_000, random=0.0, best=0.932,
+        "key-corridor", "KeyCorridorS3R3", "MiniGrid-KeyCorridorS3R3-v0", 1_000_000, random=0.0, best=0.932,
         package="minigrid",
     ),
     *(_deep_sea(size) for size in (10, 14, 20, 24, 30, 40, 50)),
