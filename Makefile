@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs test-slow test-faults reliability test-peers clean
+.PHONY: train test check lint types imports docs test-slow test-faults test-ray reliability test-peers clean
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
@@ -17,6 +17,10 @@ test-slow: $(VENV)/.installed-dev
 
 test-faults: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow_fault
+
+# Ray clusters and several JAX devices, in child processes. One at a time, since each uses all cores.
+test-ray: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/launch -m "ray or devices" --numprocesses=0
 
 # All tests that inject a fault, fast and slow ones.
 reliability: $(VENV)/.installed-dev

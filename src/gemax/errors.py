@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     ENV = 3
     CHECKPOINT = 4
     NUMERICAL = 5
+    CLUSTER = 6
 
 
 class GemaxError(Exception):
@@ -38,3 +39,9 @@ class NumericalError(GemaxError):
     """Too many consecutive updates were not finite."""
 
     exit_code = ExitCode.NUMERICAL
+
+
+class ClusterError(GemaxError):
+    """The Ray cluster cannot continue a run. The message gives the reason."""
+
+    exit_code = ExitCode.CLUSTER

@@ -9,6 +9,9 @@ from gemax.agent.distributions import CATEGORICAL, ActionDistribution
 from gemax.core.returns import Estimate, averaged_returns, td_errors, vtrace
 from gemax.types import Metrics, Transition, ends
 
+RATIO_TOLERANCE = 1e-3
+"""Importance weights up to 1 plus this do not count as clipped."""
+
 
 def actor_critic_loss(
     outputs: Float[Array, "time envs A"],
@@ -50,7 +53,11 @@ def actor_critic_loss(
     value_loss = jnp.sum(weight * (value_t - estimate.target) ** 2)
     entropy = jnp.sum(weight * entropy_t)
     total = policy_loss + value_loss - config.entropy_cost * entropy
-    return total, {"policy_loss": policy_loss, "value_loss": value_loss, "action_entropy": entropy}
+    metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "action_entropy": entropy}
+    if config.returns == "vtrace":
+        # Without a lag the ratios are 1, except for rounding.
+        metrics["clipped_importance_weights"] = jnp.sum(weight * (ratio > 1 + RATIO_TOLERANCE))
+    return total, metrics
 
 
 def has_changed_enough(

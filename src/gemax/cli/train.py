@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, Suppress, arg
 
+from gemax.launch.options import LaunchOptions
 from gemax.rewards.config import Method
 from gemax.settings import field_names
 from gemax.training.config import SECTIONS, Config, Preset
@@ -65,7 +66,10 @@ def section_flags(section: type) -> type:
 SECTION_FLAGS = {name: section_flags(section) for name, section in SECTIONS.items()}
 TrainFlags: Any = make_dataclass(
     "TrainFlags",
-    [(name, OmitArgPrefixes[flags], field(default_factory=flags)) for name, flags in SECTION_FLAGS.items()],
+    [
+        (name, OmitArgPrefixes[flags], field(default_factory=flags))
+        for name, flags in {**SECTION_FLAGS, "launch": LaunchOptions}.items()
+    ],
     bases=(CommonFlags,),
     frozen=True,
     namespace={"__doc__": CommonFlags.__doc__},
@@ -106,10 +110,11 @@ def train(arguments: list[str]) -> int:
     """Trains an agent to explore an environment. Writes metrics, checkpoints and plots to a run directory."""
     flags = parse_flags(arguments)
     from gemax.cli.progress import TrainingBar, report_outcome
-    from gemax.runs.session import Hooks, start_run
+    from gemax.launch.placement import start_run
+    from gemax.runs.session import Hooks
     from gemax.runs.sinks import sinks_for
 
     config, sinks = config_of(flags), sinks_for(tensorboard=flags.tensorboard, wandb=flags.wandb)
     with TrainingBar(config.run.updates) as bar:
-        run = start_run(config, flags.out, hooks=Hooks(bar.log, bar.show, sinks))
-    return report_outcome(run)
+        run = start_run(flags.launch, config, flags.out, Hooks(bar.log, bar.show, sinks))
+    return 0 if run is None else report_outcome(run)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 
 from gemax.core.ceiling import entropy_ceiling
-from gemax.errors import CheckpointError, EnvFault
+from gemax.errors import CheckpointError, ClusterError, EnvFault
 from gemax.runs.best_checkpoint import BestCheckpoints
 from gemax.runs.checkpoint_writer import (
     bytes_needed,
@@ -41,6 +41,8 @@ Callback: TypeAlias = Callable[[dict[str, Any]], None]
 """Called with the metrics of every compiled call."""
 Log: TypeAlias = Callable[[str], None]
 """Called with messages for the user."""
+Place: TypeAlias = Callable[[Trainer], Trainer]
+"""Returns a trainer with another collector, which acts and learns elsewhere."""
 
 
 class Outcome(NamedTuple):
@@ -60,6 +62,8 @@ class Hooks(NamedTuple):
     sinks: Sequence[OpenSink] = ()
     plots: bool = True
     """Whether plots are written at the end."""
+    place: Place = lambda trainer: trainer
+    """Decides where the run executes. The default is this process."""
 
 
 class Session(NamedTuple):
@@ -85,7 +89,7 @@ def start_run(
             raise ValueError(f"{name} is set by gemax itself. Leave it out.")
     path = new_run_path(config, out)
     with catch_stop_signals() as stop:
-        trainer = assemble(config, custom)
+        trainer = hooks.place(assemble(config, custom))
         check_space(path, bytes_needed(trainer))
         check_stop()
         hooks.log(f"Run directory: {path}")
@@ -114,7 +118,7 @@ def resume(
     with catch_stop_signals() as stop, resume_run(path) as run:
         config = read_trusted_config(run, custom)
         check_not_grouped(path, config)
-        trainer = assemble(config, custom)
+        trainer = hooks.place(assemble(config, custom))
         check_stop()
         if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
             hooks.log("Nothing was saved yet. The run starts from the beginning.")
@@ -229,7 +233,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
             save_last(run, config, state, seconds, log)
         except RunLostError as lost:
             raise _rescue(session, state, seconds, lost) from lost
-        except EnvFault as fault:
+        except (EnvFault, ClusterError) as fault:
             if stop.signal is None:
                 raise _save_fault(session, state, seconds, fault) from fault
             # The signal may also have stopped the processes of the environments, which is not an error.
@@ -240,13 +244,16 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
     return Outcome(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
 
-def _save_fault(session: Session, state: TrainState, seconds: float, fault: EnvFault) -> EnvFault:
+def _save_fault(
+    session: Session, state: TrainState, seconds: float, fault: EnvFault | ClusterError
+) -> Exception:
     """Saves the last state before an environment failed. Returns the error with instructions to resume."""
     session.best.write()
     save_last(session.run, session.trainer.config, state, seconds, session.hooks.log)
     _write_results(session, state, seconds)
-    return EnvFault(
-        f"{fault} The state of update {update_reached(state)} is saved: fix the environment, then "
+    advice = "fix the environment" if isinstance(fault, EnvFault) else "repair the cluster"
+    return type(fault)(
+        f"{fault} The state of update {update_reached(state)} is saved: {advice}, then "
         f"`gemax resume {session.run.path}`."
     )
 

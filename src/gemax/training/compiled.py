@@ -1,12 +1,13 @@
 """The collector of JAX environments: rollouts, evaluation and episodes inside compiled programs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Key, PRNGKeyArray, Shaped
 
 from gemax.envs.base import JaxEnv
@@ -16,9 +17,11 @@ from gemax.training.learn import Trainer, learn
 from gemax.training.nonfinite import update_unless_frozen
 from gemax.training.rendering import Acting, RenderedStep, render_jax_episodes
 from gemax.training.rollout import collect, reset_actor, reset_actor_at_random_times
+from gemax.training.sharding import divide_envs, on_all_devices, on_one_device
 from gemax.training.state import ActorState, TrainState
 from gemax.types import Episode, Metrics, Transition, ends
 
+Update: TypeAlias = Callable[[TrainState], tuple[TrainState, Metrics]]
 MAX_EVALUATION_ENVS = 256
 """Largest number of environments that evaluation steps in parallel."""
 
@@ -27,6 +30,8 @@ class CompiledCollector(NamedTuple):
     """Collects transitions of a JAX environment inside the compiled update."""
 
     env: JaxEnv
+    mesh: Mesh | None = None
+    """Devices that the environments are divided between. None is the default device."""
 
     def initial_actor(self, trainer: Trainer, key: PRNGKeyArray) -> ActorState:
         """Resets all environments, each at a random time of its first episode."""
@@ -42,14 +47,20 @@ class CompiledCollector(NamedTuple):
         update = partial(self.update, trainer)
         if is_group:
             update = partial(update_unless_frozen, update)
+        everywhere = None
+        if self.mesh is not None:
+            state = on_all_devices(state, self.mesh)
+            everywhere = NamedSharding(self.mesh, PartitionSpec())
+            update = _divided(update, divide_envs(trainer, self.mesh))
 
         def call(state: TrainState):
             return jax.lax.scan(lambda state, _: update(state), state, length=length)
 
-        compiled = jax.jit(jax.vmap(call) if is_group else call, donate_argnums=0)
+        compiled = jax.jit(jax.vmap(call) if is_group else call, donate_argnums=0, out_shardings=everywhere)
         while np.max(state.update) < run.updates:
             state, metrics = compiled(state)
-            yield state, {name: np.atleast_2d(values) for name, values in metrics.items()}
+            history = {name: np.atleast_2d(values) for name, values in metrics.items()}
+            yield (state if self.mesh is None else on_one_device(state)), history
 
     def update(self, trainer: Trainer, state: TrainState) -> tuple[TrainState, Metrics]:
         """Collects new steps and learns from them."""
@@ -127,6 +138,10 @@ class CompiledCollector(NamedTuple):
                 "at the latest."
             )
         return spec.horizon
+
+
+def _divided(update: Update, divide: Callable[[TrainState], TrainState]) -> Update:
+    return lambda state: update(divide(state))
 
 
 def updates_per_call(updates: int, at_most: int, reached: int = 0) -> int:

@@ -177,8 +177,8 @@ class HostCollector(NamedTuple):
             seed = reset_seed(config.run.seed, reached)
             limits = first_episode_limits(trainer.spec.horizon, config.env.num_envs, seed)
             actor = HostActor(trainer, envs, seed, limits)
-            state = jax.jit(partial(_with_new_episodes, trainer))(state, actor.state)
-            learner = jax.jit(partial(_learn, trainer))
+            state = jax.jit(partial(with_new_episodes, trainer))(state, actor.state)
+            learner = jax.jit(partial(learn_from, trainer))
             pending: Future[tuple[TrainState, History]] | None = None
             for number in range(reached, config.run.updates):
                 key = jax.random.fold_in(acting_key, number)
@@ -333,15 +333,16 @@ def reset_seed(seed: int, reached: int) -> int:
     return seed if not reached else int(np.random.SeedSequence([seed, reached]).generate_state(1)[0])
 
 
-def _with_new_episodes(trainer: Trainer, state: TrainState, actor: ActorState) -> TrainState:
+def with_new_episodes(trainer: Trainer, state: TrainState, actor: ActorState) -> TrainState:
     """Returns the state with a new actor and an empty window."""
     agent = trainer.config.agent
     return state._replace(actor=actor, window=empty_window(actor, agent.unroll_length - agent.unroll_period))
 
 
-def _learn(
+def learn_from(
     trainer: Trainer, state: TrainState, actor: ActorState, transitions: Transition
 ) -> tuple[TrainState, Metrics]:
+    """Learns from new transitions. `actor` is the actor's state after them."""
     key, learn_key = jax.random.split(state.key)
     return learn(trainer, state._replace(key=key, actor=actor), transitions, learn_key)
 

@@ -1,0 +1,253 @@
+"""Keeps the actors of a Ray cluster busy, with a bounded number of calls, and replaces those that die.
+
+Every rollout has a ticket, and is learned from once or lost. A ticket that is lost with its actor is reported and
+replaced by a new one, with new episodes.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gemax.envs.host.workers import split_envs
+from gemax.errors import ClusterError, EnvFault
+from gemax.launch.env_actor import EnvActor, Rollout, Ticket
+from gemax.stopping import check_stop
+
+MAX_DEATHS = 3
+"""An actor that dies this often without finishing a rollout in between is given up."""
+WAIT_SECONDS = 1.0
+"""Time of one wait for results, after which signals are handled."""
+REPORT_SECONDS = 30.0
+"""Time without any result after which the user is informed."""
+CLOSE_SECONDS = 10.0
+
+
+@dataclass(eq=False)
+class Member:
+    """An actor, as the pool sees it."""
+
+    index: int
+    handle: Any
+    deaths: int = 0
+    """Deaths since its last rollout."""
+    life: int = 0
+    """Number of its restarts so far."""
+    process: str = "not started yet"
+
+
+@dataclass(eq=False)
+class Shard:
+    """Environments that are stepped together, and their unfinished and unread tickets, oldest first."""
+
+    first_env: int
+    num_envs: int
+    member: Member
+    pending: deque["Call"] = field(default_factory=deque)
+
+
+@dataclass(eq=False)
+class Call:
+    """A ticket on its way."""
+
+    ticket: Ticket
+    shard: Shard
+    member: Member
+    life: int
+    rollout: Rollout | None = None
+
+
+class ActorPool:
+    """Actors on a Ray cluster, and the rollouts that they are making.
+
+    Args:
+        ray: The module, connected to a cluster.
+        arguments: Arguments of `EnvActor`.
+        num_actors: Number of actors.
+        num_envs: Number of environments of all actors.
+        num_steps: Steps per rollout.
+        max_pending: Number of rollouts of each environment that may wait for the learner, or be on their way.
+        seed: Seed of the environments.
+        log: Called with messages for the user.
+    """
+
+    def __init__(
+        self,
+        ray: Any,
+        arguments: Sequence[Any],
+        *,
+        num_actors: int,
+        num_envs: int,
+        num_steps: int,
+        max_pending: int,
+        seed: int,
+        log: Callable[[str], None],
+    ) -> None:
+        self._ray, self._log, self._seed = ray, log, seed
+        self._num_steps, self._max_pending = num_steps, max_pending
+        # At most once: a rollout that was lost is not repeated by Ray, because its environments are gone.
+        actor_class = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=0)(EnvActor)
+        members = [Member(index, actor_class.remote(*arguments)) for index in range(num_actors)]
+        self._members = members
+        self._shards = [
+            Shard(envs.start, len(envs), member)
+            for envs, member in zip(split_envs(num_envs, num_actors), members, strict=True)
+        ]
+        self._calls: dict[Any, Call] = {}
+        self._num_tickets = 0
+        self._policy: Any = None
+        self._policy_version = 0
+        self._last_result = time.monotonic()
+        self.lost_frames = 0
+        """Number of steps that were ordered and lost with their actor. They may or may not have been taken."""
+
+    @property
+    def num_actors(self) -> int:
+        """Number of actors that are not given up."""
+        return len(self._members)
+
+    def publish(self, policy: Any, version: int) -> None:
+        """Sends a policy to the object store, and orders rollouts with it up to the limit.
+
+        Raises:
+            ClusterError: The object store is full.
+        """
+        try:
+            self._policy = self._ray.put(policy)
+        except (self._ray.exceptions.ObjectStoreFullError, self._ray.exceptions.OutOfDiskError) as error:
+            raise full_object_store(error) from error
+        self._policy_version = version
+        for shard in self._shards:
+            while len(shard.pending) < self._max_pending:
+                self._order(shard)
+
+    def next_rollouts(self) -> list[Rollout]:
+        """Waits for the next rollout of every environment. Returns them in the order of the environments.
+
+        Raises:
+            EnvFault: An environment failed, or no actor is left.
+            ClusterError: The object store is full.
+        """
+        while not all(shard.pending and shard.pending[0].rollout is not None for shard in self._shards):
+            self._receive()
+        rollouts = [shard.pending.popleft().rollout for shard in self._shards]
+        return [rollout for rollout in rollouts if rollout is not None]
+
+    def close(self) -> None:
+        """Closes the environments and ends the actors."""
+        closing = [member.handle.close.remote() for member in self._members]
+        self._ray.wait(closing, num_returns=len(closing), timeout=CLOSE_SECONDS)
+        for member in self._members:
+            self._ray.kill(member.handle)
+        self._calls.clear()
+
+    def _order(self, shard: Shard) -> None:
+        """Sends a ticket for the next rollout of a shard."""
+        seed = self._seed
+        if self._num_tickets >= len(self._shards) * self._max_pending:
+            # Only used by an actor that has lost its environments, whose new episodes must be others.
+            seed = int(np.random.SeedSequence([self._seed, self._num_tickets]).generate_state(1)[0] >> 1)
+        ticket = Ticket(
+            self._num_tickets, shard.first_env, shard.num_envs, self._num_steps, seed, self._policy_version
+        )
+        self._num_tickets += 1
+        call = Call(ticket, shard, shard.member, shard.member.life)
+        shard.pending.append(call)
+        self._calls[shard.member.handle.collect.remote(ticket, self._policy)] = call
+
+    def _receive(self) -> None:
+        """Waits for any result, for at most a second."""
+        check_stop()
+        ready, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=WAIT_SECONDS)
+        if not ready:
+            self._report_waiting()
+            return
+        self._last_result = time.monotonic()
+        for reference in ready:
+            call = self._calls.pop(reference)
+            try:
+                # The arrays are views of the object store. They are copied when the shards are put together.
+                call.rollout = self._ray.get(reference)
+            except self._ray.exceptions.RayTaskError as error:
+                raise self._task_fault(call, error) from error
+            except self._lost_errors as error:
+                self._replace_lost(call, error)
+            else:
+                assert call.rollout is not None
+                call.member.deaths, call.member.process = 0, call.rollout.process
+
+    @property
+    def _lost_errors(self) -> tuple[type[Exception], ...]:
+        errors = self._ray.exceptions
+        return errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.WorkerCrashedError
+
+    def _task_fault(self, call: Call, error: Any) -> Exception:
+        """Returns the error of an exception in an actor. A restart would not help, since the actor is alive."""
+        cause, name = error.cause, f"actor {call.member.index}"
+        if isinstance(cause, EnvFault):
+            return EnvFault(f"{name} ({call.member.process}), {cause}")
+        if isinstance(cause, ValueError | OSError):
+            return EnvFault(f"{name} could not start: {cause}")
+        if isinstance(cause, self._ray.exceptions.ObjectStoreFullError | self._ray.exceptions.OutOfDiskError):
+            return full_object_store(cause)
+        return error
+
+    def _replace_lost(self, call: Call, error: Exception) -> None:
+        """Orders a new rollout instead of a lost one. Gives an actor up that cannot be restarted."""
+        member, shard = call.member, call.shard
+        num_frames = call.ticket.num_steps * call.ticket.num_envs
+        self.lost_frames += num_frames
+        shard.pending.remove(call)
+        if call.life == member.life and member in self._members:
+            member.life, member.deaths = member.life + 1, member.deaths + 1
+            reason = " ".join(str(error).split())
+            self._log(f"Actor {member.index} ({member.process}) died and is restarted: {reason}")
+            self._give_up_if_hopeless(member, reason)
+        self._log(
+            f"{num_frames} frames of actor {member.index} are lost. Its environments start new episodes."
+        )
+        self._order(shard)
+
+    def _give_up_if_hopeless(self, member: Member, reason: str) -> None:
+        """Moves the environments of an actor to another one if it dies again and again, or has no place any more."""
+        num_cpus = self._ray.cluster_resources().get("CPU", 0)
+        if member.deaths >= MAX_DEATHS:
+            why = f"it died {member.deaths} times without finishing a rollout: {reason}"
+        elif num_cpus < len(self._members):
+            why = f"the cluster has only {num_cpus:g} CPUs left for {len(self._members)} actors"
+        else:
+            return
+        self._members.remove(member)
+        self._ray.kill(member.handle)
+        if not self._members:
+            raise EnvFault(f"actor {member.index}, the last one, is given up: {why}")
+        for shard in self._shards:
+            if shard.member is member:
+                shard.member = min(self._members, key=self._num_envs_of)
+        self._log(f"Actor {member.index} is given up: {why} Its environments move to the other actors.")
+
+    def _num_envs_of(self, member: Member) -> int:
+        return sum(shard.num_envs for shard in self._shards if shard.member is member)
+
+    def _report_waiting(self) -> None:
+        if time.monotonic() - self._last_result < REPORT_SECONDS:
+            return
+        self._last_result = time.monotonic()
+        waiting = sorted({call.member.index for call in self._calls.values()})
+        num_cpus = self._ray.available_resources().get("CPU", 0)
+        self._log(
+            f"No actor has answered for {REPORT_SECONDS:g} s. Waiting for {', '.join(map(str, waiting))}; the cluster "
+            f"has {num_cpus:g} free CPUs."
+        )
+
+
+def full_object_store(error: Exception) -> ClusterError:
+    """Returns the error for an object store that has no room for a policy or a rollout."""
+    reason = " ".join(str(error).split())
+    return ClusterError(
+        "the object store of the Ray cluster is full. Start it with a larger --object-store-memory, or lower "
+        f"num_envs: {reason}"
+    )

@@ -1,0 +1,55 @@
+import importlib.util
+
+import pytest
+
+from gemax.cli import main
+from gemax.launch.options import LaunchOptions
+from gemax.launch.ray_cluster import ray_cluster
+from gemax.training.presets import configure
+
+
+@pytest.mark.parametrize(
+    ("options", "env_id", "message"),
+    [
+        ({"actors": 4}, "gym:CartPole-v1", "actors needs a launcher: add `--launcher ray`"),
+        ({"ray_address": "auto"}, "gym:CartPole-v1", "ray_address needs a launcher"),
+        ({"launcher": "ray"}, "gym:CartPole-v1", "needs `--actors N`, or several seeds"),
+        ({"launcher": "ray", "actors": 4}, "two-rooms", "use `--devices N`"),
+        ({"launcher": "ray", "actors": 33}, "gym:CartPole-v1", r"at most num_envs \(32\), the total"),
+        ({"launcher": "ray", "actors": -1}, "gym:CartPole-v1", "actors must be at least 0"),
+        ({"devices": 2}, "gym:CartPole-v1", "devices must be 1 for gym:CartPole-v1"),
+        ({"devices": 3}, "two-rooms", r"devices must divide num_envs \(64\)"),
+        ({"devices": 0}, "two-rooms", "devices must be at least 1"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, env_id, message):
+    with pytest.raises(ValueError, match=message):
+        LaunchOptions(**options).check(configure(env_id))
+
+
+def test_actors_need_vtrace():
+    config = configure("gym:CartPole-v1", returns="averaged")
+    with pytest.raises(ValueError, match="returns must be vtrace for actors"):
+        LaunchOptions("ray", actors=2).check(config)
+
+
+def test_actors_without_launcher_are_a_usage_error(capsys):
+    assert main(["train", "gym:CartPole-v1", "--actors", "4"]) == 2
+    assert "actors needs a launcher" in capsys.readouterr().err
+
+
+def test_ray_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'gemax\[ray\]'"), ray_cluster("", 1):
+        pass
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "ray://host:10001", "host:port"])
+def test_address_must_be_host_and_port(address):
+    with pytest.raises(ValueError, match="ray_address must be auto or HOST:PORT"), ray_cluster(address, 1):
+        pass
+
+
+def test_address_without_cluster_is_refused_at_once():
+    with pytest.raises(ValueError, match=r"no Ray cluster answers at 127.0.0.1:1: .* refused"):
+        ray_cluster("127.0.0.1:1", 1).__enter__()

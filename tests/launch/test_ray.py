@@ -1,0 +1,248 @@
+"""Real Ray clusters: actors, the learner and nodes are killed, and faults are injected."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from tests.launch.conftest import temporary_folders
+from tests.runs.children import flags_of, started
+
+from gemax.runs.metrics_file import read_metrics
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("nothing_left")]
+
+SIZES = {
+    "num_envs": 16,
+    "unroll_length": 32,
+    "torso_size": 32,
+    "lstm_size": 16,
+    "head_size": 16,
+    "embedding_size": 8,
+}
+SMALL = flags_of(SIZES)
+FRAMES_PER_UPDATE = 16 * 32
+
+
+def train_command(env, out, *flags):
+    env_id = f"gym:tests.launch.envs:{env}-v0"
+    ray = ["--launcher", "ray", "--actors", "4"]
+    return [
+        sys.executable,
+        "-m",
+        "gemax.cli",
+        "train",
+        env_id,
+        "--out",
+        str(out),
+        *SMALL,
+        *ray,
+        *map(str, flags),
+    ]
+
+
+def resume_command(out, *flags):
+    return [sys.executable, "-m", "gemax.cli", "resume", str(out), "--launcher", "ray", *map(str, flags)]
+
+
+def finish(command, environment):
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+
+
+def wait_for_updates(child, out, number):
+    end = time.monotonic() + 200
+    while not (out / "metrics.jsonl").exists() or len(read_metrics(out / "metrics.jsonl")) < number:
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def actors_of(child):
+    """The processes of the actors below a process."""
+    return [process for process in descendants(child) if process.name().startswith("ray::EnvActor")]
+
+
+def descendants(child):
+    return psutil.Process(child.pid).children(recursive=True)
+
+
+def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
+    out = tmp_path / "run"
+    with started(train_command("Corner", out, "--updates", 90), environment) as child:
+        wait_for_updates(child, out, 5)
+        actors = actors_of(child)
+        assert len(actors) == 4
+        addresses = {
+            connection.laddr.ip
+            for process in descendants(child)
+            for connection in process.net_connections()
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+        actors[0].kill()
+        output, errors = child.communicate(timeout=280)
+    assert child.returncode == 0, output + errors
+    summary, lines = json.loads((out / "summary.json").read_text()), read_metrics(out / "metrics.jsonl")
+    assert summary["solved_at_update"] is not None, summary
+    # Every frame that was learned from is counted once. What was lost with the actor is reported.
+    assert [line["frames"] for line in lines] == [FRAMES_PER_UPDATE * number for number in range(1, 91)]
+    assert re.search(r"Actor \d \(process \d+ on .*\) died and is restarted", output)
+    lost = sum(map(int, re.findall(r"(\d+) frames of actor \d are lost", output)))
+    assert lost == lines[-1]["lost_frames"] > 0
+    assert lines[-1]["actors"] == 4
+    assert {line["policy_lag_updates"] for line in lines[1:]} == {1.0}
+    assert all(0 <= line["clipped_importance_weights"] <= 1 for line in lines)
+
+
+def test_a_killed_learner_leaves_nothing_and_resumes(tmp_path, environment):
+    out = tmp_path / "run"
+    folders = temporary_folders()
+    command = train_command("Corner", out, "--updates", 40, "--checkpoint-every", 5)
+    with started(command, environment) as child:
+        wait_for_updates(child, out, 12)
+        below = descendants(child)
+        child.kill()
+        _, alive = psutil.wait_procs(below, timeout=30)
+        assert not alive
+    assert len(list((out / "checkpoints").glob("update-*"))) > 1
+    # The learner had no time to remove the folder of its cluster.
+    for folder in temporary_folders() - folders:
+        shutil.rmtree(folder)
+    answer = finish(resume_command(out, "--actors", 2), environment)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert [line["update"] for line in read_metrics(out / "metrics.jsonl")] == list(range(1, 41))
+
+
+def test_ctrl_c_saves_the_run_and_ends_the_cluster(tmp_path, environment):
+    out = tmp_path / "run"
+    with started(train_command("Waiting", out), environment, start_new_session=True) as child:
+        wait_for_updates(child, out, 2)
+        # As the terminal does: to all processes of the group.
+        os.killpg(child.pid, signal.SIGINT)
+        output, errors = child.communicate(timeout=120)
+    assert child.returncode == 130, output + errors
+    assert "Continue with `gemax resume" in output
+    assert json.loads((out / "summary.json").read_text())["status"] == "stopped"
+
+
+def test_an_environment_that_fails_on_the_node_is_reported(tmp_path, environment):
+    answer = finish(train_command("FailsOnNode", tmp_path / "run"), environment)
+    assert answer.returncode == 3, answer.stdout + answer.stderr
+    assert "no licence on this machine" in answer.stderr
+    assert "actor" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_actors_that_die_at_once_are_given_up(tmp_path, environment):
+    answer = finish(train_command("DiesOnNode", tmp_path / "run"), environment)
+    assert answer.returncode == 3, answer.stdout + answer.stderr
+    assert answer.stdout.count("is given up") == 3
+    assert "the last one, is given up: it died 3 times without finishing a rollout" in answer.stderr
+
+
+@contextlib.contextmanager
+def ray_nodes(environment, folder, port, *nodes, program=("-m", "ray.scripts.scripts")):
+    """Starts nodes of a cluster with `ray start`, the first one as its head. Yields their processes."""
+    processes = []
+    options = [
+        "--disable-usage-stats",
+        "--node-ip-address=127.0.0.1",
+        "--object-store-memory=80000000",
+        "--block",
+    ]
+    head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}"]
+    try:
+        for number, flags in enumerate(nodes):
+            role = head if number == 0 else [f"--address=127.0.0.1:{port}"]
+            command = [sys.executable, *program, "start", *role, *options, *flags]
+            processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
+            wait_for_raylets(processes)
+        yield processes
+    finally:
+        below = [
+            child for process in processes for child in psutil.Process(process.pid).children(recursive=True)
+        ]
+        for process in [*(psutil.Process(process.pid) for process in processes), *below]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for process in processes:
+            process.wait()
+
+
+def wait_for_raylets(processes):
+    end = time.monotonic() + 100
+    while not all(raylets_of(process) for process in processes):
+        assert all(process.poll() is None for process in processes)
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def raylets_of(process):
+    return [
+        child for child in psutil.Process(process.pid).children(recursive=True) if child.name() == "raylet"
+    ]
+
+
+def test_a_run_goes_on_when_one_of_two_nodes_is_killed(tmp_path, tmp_path_factory, environment, short_folder):
+    out, token = tmp_path / "run", {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    environment = environment | token
+    with ray_nodes(environment, short_folder, 36379, ["--num-cpus=2"], ["--num-cpus=2"]) as nodes:
+        command = train_command("Corner", out, "--updates", 30, "--ray-address", "127.0.0.1:36379")
+        with started(command, environment) as child:
+            wait_for_updates(child, out, 3)
+            for process in psutil.Process(nodes[1].pid).children(recursive=True):
+                process.kill()
+            output, errors = child.communicate(timeout=280)
+    assert child.returncode == 0, output + errors
+    assert output.count("is given up: the cluster has only 2 CPUs left") == 2, output
+    lines = read_metrics(out / "metrics.jsonl")
+    assert [line["update"] for line in lines] == list(range(1, 31))
+    assert lines[-1]["actors"] == 2
+
+
+OTHER_VERSION = "import ray, sys; ray.__version__ = '2.59.0'; from ray.scripts.scripts import main; main()"
+
+
+def test_a_cluster_of_another_version_is_refused(tmp_path, environment, short_folder):
+    program = ("-c", OTHER_VERSION)
+    with ray_nodes(environment, short_folder, 36380, ["--num-cpus=1"], program=program):
+        command = train_command("Corner", tmp_path / "run", "--ray-address", "127.0.0.1:36380")
+        answer = finish(command, environment)
+    assert answer.returncode == 2, answer.stdout + answer.stderr
+    assert "has other versions of Ray or Python than this machine" in answer.stderr
+    assert "2.59.0" in answer.stderr
+
+
+def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, environment, short_folder):
+    out = tmp_path / "run"
+    no_spilling = '--system-config={"automatic_object_spilling_enabled": false}'
+    with ray_nodes(environment, short_folder, 36381, ["--num-cpus=4", no_spilling]):
+        command = train_command("Waiting", out, "--ray-address", "127.0.0.1:36381")
+        with started(command, environment) as child, started(fill_command(36381), environment) as filler:
+            wait_for_updates(child, out, 2)
+            filler.stdin.close()
+            output, errors = child.communicate(timeout=280)
+    assert child.returncode == 6, output + errors
+    assert "the object store of the Ray cluster is full" in errors
+    assert f"repair the cluster, then `gemax resume {out}`" in errors
+
+
+FILL = """
+import sys, numpy, ray
+ray.init(address=sys.argv[1], log_to_driver=False)
+sys.stdin.read()
+kept = []
+while True:
+    kept.append(ray.put(numpy.zeros(2**20, numpy.uint8)))
+"""
+
+
+def fill_command(port):
+    return [sys.executable, "-c", FILL, f"127.0.0.1:{port}"]
