@@ -33,4 +33,11 @@ class EnvConfig:
     num_workers: NonNegativeInt = 0
     """Number of worker processes for `async`. 0 starts four per core."""
     env_timeout: NonNegative = 60.0
-    """Seconds that one step of all `gym:` environments may take before the run stops. 0 disables the limit."""
+    """Seconds that one step of all `gym:` environments, or making one, may take before it counts as a fault.
+    0 disables the limit."""
+    on_env_fault: Literal["stop", "restart"] = "stop"
+    """What to do if a `gym:` environment fails: stop the run, or restart the environment and drop its episode."""
+    max_env_restarts: PositiveInt = 10
+    """With `restart`: the run stops at the next fault after this many restarts within `env_restart_steps` steps."""
+    env_restart_steps: PositiveInt = 1000
+    """Number of steps of each environment within which `max_env_restarts` counts."""

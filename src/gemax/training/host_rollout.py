@@ -66,6 +66,8 @@ class HostActor:
         is_partial: HostArray = np.full(len(first.is_first), first_limits is not None)
         self.state = self._initial._replace(is_partial=is_partial)
         self._last: Transition | None = None
+        self.num_dropped = 0
+        """Number of episodes that were dropped, because their environment failed and was restarted."""
 
     def snapshot(self, state: TrainState) -> PolicySnapshot:
         """Returns the policy of a training state."""
@@ -113,8 +115,10 @@ class HostActor:
             inputs=before.inputs,
             lstm_state=before.lstm_state,
             episode_return=episode_return,
-            is_partial=before.is_partial,
+            # The return of an episode that was dropped is not counted.
+            is_partial=before.is_partial | outcome.is_dropped,
         )
+        self.num_dropped += int(outcome.is_dropped.sum())
         if self._last is not None and not outcome.is_valid.all():
             # An environment that was only reset took no step. Its previous transition is repeated as padding.
             padding = self._last._replace(is_valid=outcome.is_valid)
@@ -179,6 +183,12 @@ class HostCollector(NamedTuple):
             actor = HostActor(trainer, envs, seed, limits)
             state = jax.jit(partial(with_new_episodes, trainer))(state, actor.state)
             learner = jax.jit(partial(learn_from, trainer))
+            counts_dropped = config.env.on_env_fault == "restart"
+
+            def counted(history: History) -> History:
+                dropped = {"dropped_episodes": np.full((1, 1), float(actor.num_dropped))}
+                return history | dropped if counts_dropped else history
+
             pending: Future[tuple[TrainState, History]] | None = None
             for number in range(reached, config.run.updates):
                 key = jax.random.fold_in(acting_key, number)
@@ -188,13 +198,14 @@ class HostCollector(NamedTuple):
                     state, history = pending.result()
                 pending = thread.submit(_learn_and_wait, learner, state, actor.state, transitions)
                 if history is not None:
-                    yield state, history
+                    yield state, counted(history)
                 if not has_lag:
                     state, history = pending.result()
                     pending = None
-                    yield state, history
+                    yield state, counted(history)
             if pending is not None:
-                yield pending.result()
+                state, history = pending.result()
+                yield state, counted(history)
 
     def evaluate(self, trainer: Trainer, state: TrainState, options: EpisodeOptions) -> Evaluation:
         """Runs new episodes of the frozen policy to their end and returns their statistics.
@@ -213,6 +224,9 @@ class HostCollector(NamedTuple):
                 for time in range(STEPS_PER_CALL):
                     lengths += steps.is_valid[time]
                     for index in np.flatnonzero(ended[time]):
+                        if steps.is_partial[time, index]:
+                            lengths[index] = 0  # the environment failed and was restarted
+                            continue
                         at_limit = steps.truncated[time, index] and lengths[index] >= limit
                         episode_return = float(steps.episode_return[time, index])
                         finished[index].append((episode_return, int(lengths[index]), bool(at_limit)))

@@ -80,6 +80,8 @@ class Faulty(Counting):
                 # Blocks all signals, and does not return to Python.
                 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
                 ctypes.PyDLL(None).sleep(1000)
+            if self._fault == "exits":
+                sys.exit("the simulator exits")
             if self._fault == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self._fault == "four":
@@ -98,6 +100,27 @@ class LeavesFile(Faulty):
 
     def close(self):
         (self._folder / f"{os.getpid()}-{id(self)}").touch()
+
+
+class HangsIn(Counting):
+    """Hangs in, or raises or exits from, its constructor or `close`."""
+
+    def __init__(self, method: str, how: str) -> None:
+        super().__init__()
+        self._fail_in = {method: how}
+        self._fail("constructor")
+
+    def close(self):
+        self._fail("close")
+
+    def _fail(self, method):
+        how = self._fail_in.get(method)
+        if how == "hangs":
+            time.sleep(1000)
+        if how == "raises":
+            raise RuntimeError("the cable is stuck")
+        if how == "exits":
+            sys.exit(7)
 
 
 class Endless(Counting):

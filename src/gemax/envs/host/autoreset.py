@@ -17,6 +17,7 @@ from jaxtyping import Bool, Shaped
 
 from gemax.envs.host.base import VectorTransition
 from gemax.envs.host.observations import ObservationEncoder
+from gemax.envs.host.restarts import DROPPED
 from gemax.errors import EnvFault
 
 
@@ -62,8 +63,9 @@ def interpret_step(
         is_first = terminated | truncated
         next_observation = _with_terminal(encoder, observation, is_first, infos)
     reward = np.array(rewards, np.float32)
+    is_dropped = np.array(infos.get(DROPPED, np.zeros_like(terminated)), bool)
     return VectorTransition(
-        next_observation, reward, terminated, truncated, observation, is_first, ~resets_now
+        next_observation, reward, terminated, truncated, observation, is_first, ~resets_now, is_dropped
     )
 
 

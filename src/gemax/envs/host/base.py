@@ -33,6 +33,8 @@ class VectorTransition(NamedTuple):
 
     Then only `current_observation` and `is_first` are meaningful.
     """
+    is_dropped: HostArray
+    """Whether the environment failed in this step and was restarted. Its episode is truncated and not counted."""
 
 
 @runtime_checkable

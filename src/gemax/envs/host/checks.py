@@ -140,7 +140,7 @@ class CheckedEnv(gymnasium.Wrapper):
             return call()
         except EnvFault:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, ValueError) and "expected 5, got 4" in str(error):
                 raise self._fault("returned 4 values, as in the old Gym: wrap it with shimmy") from error
             raise self._fault(describe_exception(error)) from error

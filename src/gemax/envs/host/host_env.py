@@ -7,10 +7,12 @@ from gymnasium.vector import VectorEnv
 from gemax.envs.config import EnvConfig
 from gemax.envs.host.actions import action_decoder
 from gemax.envs.host.base import HostEnv, HostVectorEnv, Wrap
+from gemax.envs.host.faults import close_in_time
 from gemax.envs.host.horizon import find_horizon
 from gemax.envs.host.make import MakeEnv, call_maker
 from gemax.envs.host.observations import observation_encoder
 from gemax.envs.host.rendered import open_rendered
+from gemax.envs.host.restarts import RestartLimit
 from gemax.envs.host.vector import GymnasiumVectorEnv, open_checked_envs
 from gemax.envs.host.workers import ProcessVectorEnv
 from gemax.types import EnvSpec, ObservationSpec, default_pixels_per_cell
@@ -28,15 +30,18 @@ def make_host_env(config: EnvConfig, make: MakeEnv) -> HostEnv:
         EnvFault: The environment could not be made.
     """
     name, timeout_seconds = config.env_id, config.env_timeout
-    example = call_maker(name, make)
+    example = call_maker(name, make, timeout_seconds)
     is_vector = isinstance(example, VectorEnv)
     encoder = observation_encoder(
         example.single_observation_space if is_vector else example.observation_space
     )
     decoder = action_decoder(example.single_action_space if is_vector else example.action_space)
     gym_spec = example.spec
-    horizon, notes = find_horizon(name, example, config.horizon)
-    example.close()
+    horizon, notes = find_horizon(name, example, config.horizon, timeout_seconds)
+    close_in_time(example, name)
+    restarts = None
+    if config.on_env_fault == "restart":
+        restarts = RestartLimit(config.max_env_restarts, config.env_restart_steps)
 
     def open_envs(
         num_envs: int, max_episode_steps: int | None = None, wrap: Wrap | None = None
@@ -46,20 +51,24 @@ def make_host_env(config: EnvConfig, make: MakeEnv) -> HostEnv:
                 raise ValueError(
                     f"{name} must make single environments to record episodes; got vector environments."
                 )
-            vector = _make_vector(name, make, num_envs)
+            vector = _make_vector(name, make, num_envs, timeout_seconds)
             return GymnasiumVectorEnv(
                 vector, encoder, decoder.decode, timeout_seconds, max_episode_steps, is_checked=False
             )
         make_one = make if wrap is None else lambda: wrap(make())
-        open_envs = partial(open_checked_envs, name, make_one, timeout_seconds, max_episode_steps)
+        open_envs = partial(open_checked_envs, name, make_one, timeout_seconds, max_episode_steps, restarts)
         if config.vectorization_mode == "async" and wrap is None:
-            return ProcessVectorEnv(open_envs, decoder.decode, num_envs, config.num_workers, timeout_seconds)
+            return ProcessVectorEnv(
+                open_envs, decoder.decode, num_envs, config.num_workers, timeout_seconds, restarts
+            )
         return open_envs(range(num_envs), decoder.decode)
 
     if encoder.ignored:
         notes.append(f"The agent does not observe {', '.join(encoder.ignored)} of {name}.")
     if is_vector and config.vectorization_mode == "async":
         notes.append(f"vectorization_mode async has no effect: {name} makes vector environments.")
+    if is_vector and restarts is not None:
+        notes.append(f"on_env_fault restart has no effect: {name} makes vector environments.")
     threshold = None if gym_spec is None else gym_spec.reward_threshold
     spec = EnvSpec(
         name=name,
@@ -77,8 +86,8 @@ def make_host_env(config: EnvConfig, make: MakeEnv) -> HostEnv:
     return HostEnv(spec, open_envs, partial(open_rendered, name, make))
 
 
-def _make_vector(name: str, make: MakeEnv, num_envs: int) -> VectorEnv:
-    vector = call_maker(name, make)
+def _make_vector(name: str, make: MakeEnv, num_envs: int, timeout_seconds: float) -> VectorEnv:
+    vector = call_maker(name, make, timeout_seconds)
     assert isinstance(vector, VectorEnv)
     if vector.num_envs != num_envs:
         vector.close()

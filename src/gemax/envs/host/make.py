@@ -17,7 +17,7 @@ from gymnasium.error import DependencyNotInstalled, Error
 from gymnasium.vector import VectorEnv
 
 from gemax.envs.host.checks import CheckedEnv
-from gemax.envs.host.faults import describe_exception
+from gemax.envs.host.faults import describe_exception, time_limit, timeout_fault
 from gemax.envs.host.minigrid_view import use_fast_view
 from gemax.envs.registry import GYM_PREFIX
 from gemax.errors import EnvFault
@@ -83,18 +83,23 @@ def _with_module(gym_id: str) -> str:
     return gym_id
 
 
-def call_maker(name: str, make: MakeEnv) -> gymnasium.Env | VectorEnv:
+def call_maker(name: str, make: MakeEnv, timeout_seconds: float = 0.0) -> gymnasium.Env | VectorEnv:
     """Calls a function that makes an environment, and returns the environment.
 
     Raises:
         ValueError: A package is missing, or the result is not a Gymnasium environment.
-        EnvFault: The function raised an exception.
+        EnvFault: The function raised an exception, or took longer than the time limit, if there is one.
     """
     try:
-        env = make()
+        with time_limit(
+            timeout_seconds, lambda: timeout_fault(f"the constructor of {name}", timeout_seconds)
+        ):
+            env = make()
+    except EnvFault:
+        raise
     except (DependencyNotInstalled, ModuleNotFoundError) as error:
         raise ValueError(f"{name} needs a package that is not installed: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EnvFault(f"{name} could not be made: it {describe_exception(error)}.") from error
     if not isinstance(env, gymnasium.Env | VectorEnv):
         raise ValueError(f"{name} must make a gymnasium environment; got {type(env).__name__}.")
@@ -103,9 +108,9 @@ def call_maker(name: str, make: MakeEnv) -> gymnasium.Env | VectorEnv:
     return env
 
 
-def make_checked_env(name: str, make: MakeEnv, index: int) -> CheckedEnv:
+def make_checked_env(name: str, make: MakeEnv, timeout_seconds: float, index: int) -> CheckedEnv:
     """Makes a single environment that is checked in every step."""
-    env = call_maker(f"environment {index} of {name}", make)
+    env = call_maker(f"environment {index} of {name}", make, timeout_seconds)
     if isinstance(env, VectorEnv):
         raise ValueError(
             f"{name} must always make the same kind of environment; it made a single and then a vector environment."

@@ -17,10 +17,18 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from gemax.envs.host.autoreset import autoreset_mode, interpret_step, resets_next, where_env
 from gemax.envs.host.base import VectorTransition
 from gemax.envs.host.checks import CheckedEnv, VectorCheck
-from gemax.envs.host.faults import describe_exception, in_main_thread, time_limit, timeout_fault
+from gemax.envs.host.faults import (
+    CLOSE_SECONDS,
+    close_in_time,
+    describe_exception,
+    in_main_thread,
+    time_limit,
+    timeout_fault,
+)
 from gemax.envs.host.make import MakeEnv, make_checked_env
 from gemax.envs.host.observations import ObservationEncoder, observation_encoder
-from gemax.envs.host.workers import CLOSE_SECONDS, GRACE_SECONDS, close_processes, describe_exit
+from gemax.envs.host.restarts import RestartBudget, RestartedEnv, RestartLimit
+from gemax.envs.host.workers import GRACE_SECONDS, close_processes, describe_exit
 from gemax.errors import EnvFault
 
 
@@ -93,9 +101,10 @@ class GymnasiumVectorEnv:
             close_processes(self._vector.processes, pipes, seconds)
             self._vector.closed = True  # otherwise Gymnasium waits for the processes again
             return
-        fault = EnvFault("the environments did not close in time.")
-        with contextlib.suppress(Exception), time_limit(CLOSE_SECONDS, lambda: fault):
-            self._vector.close()
+        # Each environment has its own time, so that one that hangs does not keep the others open.
+        for env in self._vector.envs if isinstance(self._vector, SyncVectorEnv) else [self._vector]:
+            close_in_time(env, "the environments")
+        self._vector.closed = True
 
     def _reset(self, **arguments: Any) -> np.ndarray:
         observations, _ = self._call("reset", **arguments)
@@ -146,7 +155,7 @@ class GymnasiumVectorEnv:
             raise
         except multiprocessing.TimeoutError as error:
             raise self._timeout_fault() from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, EOFError | ConnectionError) and isinstance(self._vector, AsyncVectorEnv):
                 raise self._exit_fault(self._vector) from error
             message = f"the vector environment, step {self._steps}: {describe_exception(error)}."
@@ -162,7 +171,8 @@ class GymnasiumVectorEnv:
     def _timeout_fault(self) -> EnvFault:
         location = f"the environments, step {self._steps}"
         if isinstance(self._vector, SyncVectorEnv):
-            busy = [env for env in self._vector.envs if isinstance(env, CheckedEnv) and env.is_busy]
+            checked = (CheckedEnv, RestartedEnv)
+            busy = [env for env in self._vector.envs if isinstance(env, checked) and env.is_busy]
             location = busy[0].location() if busy else location
         if isinstance(self._vector, AsyncVectorEnv):
             silent = [str(i) for i, pipe in enumerate(self._vector.parent_pipes) if pipe and not pipe.poll(0)]
@@ -175,14 +185,18 @@ def open_checked_envs(
     make: MakeEnv,
     timeout_seconds: float,
     max_episode_steps: int | None,
+    restarts: RestartLimit | None,
     indices: range,
     decode: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> GymnasiumVectorEnv:
     """Makes one environment per index and steps them as one vector environment of `CheckedEnv`s.
 
-    Error messages give the index.
+    Error messages give the index. Environments that fail are restarted if `restarts` gives a limit.
     """
-    makers = [partial(make_checked_env, name, make, index) for index in indices]
+    makers = [partial(make_checked_env, name, make, timeout_seconds, index) for index in indices]
+    if restarts is not None:
+        budget = RestartBudget(restarts)
+        makers = [partial(RestartedEnv, maker, budget) for maker in makers]
     # `GymnasiumVectorEnv` resets them, so that no terminal observation is lost and episodes can be truncated.
     vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
     encoder = observation_encoder(vector.single_observation_space)

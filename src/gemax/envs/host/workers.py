@@ -23,7 +23,8 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from gemax.envs.host.base import VectorTransition
-from gemax.envs.host.faults import STOP_CHECK_SECONDS, describe_exception, timeout_fault
+from gemax.envs.host.faults import CLOSE_SECONDS, STOP_CHECK_SECONDS, describe_exception, timeout_fault
+from gemax.envs.host.restarts import RestartBudget, RestartLimit
 from gemax.errors import EnvFault
 from gemax.stopping import check_stop
 
@@ -33,8 +34,8 @@ OpenEnvs: TypeAlias = Callable[[range], Any]
 PROCESSES_PER_CORE = 4
 """More than one process per core keeps the cores busy while some environments wait, for example for a simulator."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-CLOSE_SECONDS = 10.0
-"""Time for processes to close their environments before they are killed."""
+START_SECONDS = 120.0
+"""Time for a process to start and import its modules, on a busy machine too."""
 GRACE_SECONDS = 1.0
 """Extra time for a worker to report which environment was too slow, and to close its environments after a fault."""
 
@@ -62,6 +63,7 @@ class ProcessVectorEnv:
         num_envs: Number of environments.
         num_processes: Number of processes. 0 stands for four per core.
         timeout_seconds: Time limit of a step of all environments. 0 stands for no limit.
+        restarts: Limit of restarts of processes that die or hang. None stops at the first one.
     """
 
     def __init__(
@@ -71,8 +73,12 @@ class ProcessVectorEnv:
         num_envs: int,
         num_processes: int,
         timeout_seconds: float,
+        restarts: RestartLimit | None = None,
     ) -> None:
-        self._decode, self._timeout, self._steps = decode, timeout_seconds, 0
+        self._open_envs, self._decode = open_envs, decode
+        self._timeout, self._steps, self._seed = timeout_seconds, 0, 0
+        self._budget = None if restarts is None else RestartBudget(restarts)
+        self._observation: np.ndarray | None = None
         self._workers: list[Worker] = []
         self._is_responsive = False
         num_processes = num_processes or PROCESSES_PER_CORE * (os.cpu_count() or 1)
@@ -80,7 +86,7 @@ class ProcessVectorEnv:
             with _blocked_signals():
                 for indices in split_envs(num_envs, num_processes):
                     self._workers.append(_start_worker(open_envs, indices))
-            self._receive_all(limit_seconds=None)
+            self._receive_all(self._start_limit())
         except BaseException:
             self.close()
             raise
@@ -91,14 +97,18 @@ class ProcessVectorEnv:
         limits = [None if first_limits is None else first_limits[part] for part in ranges]
         # Environment i gets seed + i, as in Gymnasium's vector environments.
         seeds = [seed + part.start for part in ranges]
-        return np.concatenate(self._call("reset", list(zip(seeds, limits, strict=True))))
+        self._seed = seed
+        self._observation = np.concatenate(self._call("reset", list(zip(seeds, limits, strict=True))))
+        return self._observation
 
     def step(self, action: np.ndarray) -> VectorTransition:
         """Takes one action per environment. Returns the transitions."""
         self._steps += 1
         action = self._decode(action)
         parts = self._call("step", [(action[w.indices.start : w.indices.stop],) for w in self._workers])
-        return VectorTransition(*map(np.concatenate, zip(*parts, strict=True)))
+        transition = VectorTransition(*map(np.concatenate, zip(*parts, strict=True)))
+        self._observation = transition.current_observation
+        return transition
 
     def close(self) -> None:
         """Closes all environments. Can be called more than once."""
@@ -116,9 +126,51 @@ class ProcessVectorEnv:
     def _receive_all(self, limit_seconds: float | None) -> list[Any]:
         deadline = None if limit_seconds is None else time.monotonic() + limit_seconds
         self._is_responsive = False
-        answers = [self._receive(worker, deadline) for worker in self._workers]
+        answers = [
+            self._receive_or_restart(position, worker, deadline)
+            for position, worker in enumerate(self._workers)
+        ]
         self._is_responsive = True
         return answers
+
+    def _start_limit(self) -> float | None:
+        """Returns the time limit of starting a process. Its environments are made in turn, each with its own limit."""
+        if not self._timeout:
+            return None
+        return START_SECONDS + self._timeout * max(len(worker.indices) for worker in self._workers)
+
+    def _receive_or_restart(self, position: int, worker: Worker, deadline: float | None) -> Any:
+        try:
+            return self._receive(worker, deadline)
+        except EnvFault as fault:
+            # Before the first step, a fault is not the end of an episode but an error of the set-up.
+            if self._budget is None or not self._steps:
+                raise
+            self._budget.spend(self._steps, fault)
+        close_processes([worker.process], [worker.pipe], GRACE_SECONDS)
+        with _blocked_signals():
+            restarted = _start_worker(self._open_envs, worker.indices)
+        self._workers[position] = restarted
+        limit = self._start_limit()
+        start_deadline = None if limit is None else time.monotonic() + limit
+        self._receive(restarted, start_deadline)
+        restarted.pipe.send(("reset", (self._seed + self._steps + worker.indices.start, None)))
+        return self._dropped(worker.indices, self._receive(restarted, start_deadline))
+
+    def _dropped(self, indices: range, observation: np.ndarray) -> VectorTransition:
+        """Returns a step that ends all episodes of a process at their last observation."""
+        assert self._observation is not None
+        last, yes = self._observation[indices.start : indices.stop], np.ones(len(indices), bool)
+        return VectorTransition(
+            next_observation=last,
+            reward=np.zeros(len(indices), np.float32),
+            terminated=~yes,
+            truncated=yes,
+            current_observation=observation,
+            is_first=yes,
+            is_valid=yes,
+            is_dropped=yes,
+        )
 
     def _receive(self, worker: Worker, deadline: float | None) -> Any:
         while not worker.pipe.poll(_wait_seconds(deadline)):
@@ -235,5 +287,5 @@ def _run_worker(pipe: Any, open_envs: Callable[[], Any]) -> None:
         except (EnvFault, ValueError) as error:
             kind = EnvFault if isinstance(error, EnvFault) else ValueError
             pipe.send((False, kind(str(error))))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             pipe.send((False, EnvFault(f"a process of the environments {describe_exception(error)}.")))
