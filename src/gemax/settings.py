@@ -5,6 +5,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from numbers import Integral, Real
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -39,6 +40,12 @@ def check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name} must lie in [0, 1]; got {value}.")
 
 
+def check_seed(name: str, value: int) -> None:
+    """Raises a ValueError for a number that is not a seed. JAX would silently use its last 32 bits."""
+    if not 0 <= value < 2**32:
+        raise ValueError(f"{name} must be at least 0 and below 2**32; got {value}.")
+
+
 def check_checkpoint(name: str, value: str) -> None:
     """Raises a ValueError for a text that names no checkpoint."""
     if value not in ("newest", "best") and not value.isdecimal():
@@ -46,6 +53,7 @@ def check_checkpoint(name: str, value: str) -> None:
 
 
 PositiveInt: TypeAlias = Annotated[int, check_count]
+Seed: TypeAlias = Annotated[int, check_seed]
 NonNegativeInt: TypeAlias = Annotated[int, check_nonnegative]
 NonNegative: TypeAlias = Annotated[float, check_nonnegative]
 Positive: TypeAlias = Annotated[float, check_positive]
@@ -73,8 +81,29 @@ def check_fields(settings: Any) -> None:
                 )
         if get_origin(hint) is Literal and value not in get_args(hint):
             raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}.")
+        check_type(name, value, hint)
         for check in getattr(hint, "__metadata__", ()):
             check(name, value)
+
+
+TYPES = {
+    bool: (bool, "true or false"),
+    int: (Integral, "an integer"),
+    float: (Real, "a number"),
+    str: (str, "text"),
+}
+"""Accepted types of a field, and their names for users. NumPy's numbers are accepted too."""
+
+
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """Raises a ValueError if a value does not have the type of its field. Only checks types without alternatives."""
+    expected = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if get_origin(expected) is not None or expected not in TYPES:
+        return
+    accepted, words = TYPES[expected]
+    # In Python, True is an integer.
+    if not isinstance(value, accepted) or (isinstance(value, bool) and expected is not bool):
+        raise ValueError(f"{name} must be {words}; got {value!r}.")
 
 
 def field_names(settings: type) -> list[str]:

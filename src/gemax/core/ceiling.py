@@ -25,6 +25,10 @@ FINE_STEP_SIZES = np.linspace(0.0, 1.0, 21)
 """Fractions of the interval around the best coarse step size, for the fine search."""
 
 
+MIN_ITERATIONS, MAX_OPERATIONS = 10, 10**9
+"""Bounds of the work of one ceiling: iterations, and iterations times `num_operations`."""
+
+
 class Ceiling(NamedTuple):
     """The largest visitation entropy found, with an upper bound."""
 
@@ -50,7 +54,11 @@ def entropy_ceiling(
     max_iterations: int = 2_000,
     callback: Callable[[], None] = lambda: None,
 ) -> Ceiling:
-    """Returns the largest Shannon entropy of visits, up to the tolerance. Calls `callback` in every iteration."""
+    """Returns the largest Shannon entropy of visits, up to the tolerance. Calls `callback` in every iteration.
+
+    Large models have fewer iterations, so that the time is bounded. The gap is then larger than the tolerance.
+    """
+    max_iterations = min(max_iterations, max(MIN_ITERATIONS, MAX_OPERATIONS // num_operations(model)))
     finite_model.check_model(model)
     check_positive("tolerance", tolerance)
     visits = finite_model.policy_visits(model, finite_model.uniform_policy(model))
@@ -64,6 +72,11 @@ def entropy_ceiling(
 
     visits, gap = _frank_wolfe(model, entropy, gradient, visits, tolerance, max_iterations, callback)
     return Ceiling(float(entropy(visits)), gap, visits)
+
+
+def num_operations(model: FiniteModel) -> int:
+    """Returns the size of one dynamic programme: horizon × states × actions × outcomes."""
+    return model.horizon * model.successor.size
 
 
 def geometric_entropy_bound(

@@ -157,8 +157,15 @@ def _merge(
     """Returns the moments after a batch with mean `moments.mean + shift`: a step of 1 / weight towards the batch."""
     weight = decay * moments.weight + 1.0
     step_size = 1.0 / weight
+    mean = moments.mean + step_size * shift
     variance = (1.0 - step_size) * (moments.variance + step_size * shift**2) + step_size * batch_variance
-    return Moments(moments.mean + step_size * shift, variance, weight)
+    # An absurd value, whose square overflows, would otherwise stay in the variance for good.
+    is_finite = jnp.isfinite(mean) & jnp.isfinite(variance)
+    return Moments(
+        jnp.where(is_finite, mean, moments.mean),
+        jnp.where(is_finite, variance, moments.variance),
+        jnp.where(jnp.any(is_finite), weight, moments.weight),
+    )
 
 
 def _weighted_sum(

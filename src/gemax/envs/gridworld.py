@@ -28,6 +28,13 @@ from gemax.envs.render.gridworld import (
 )
 from gemax.types import EnvSpec, FiniteActions, ObservationSpec, Timestep
 
+MAX_STATES = 50_000
+"""Largest number of states of a map. Enumerating more takes minutes."""
+MAX_TABLE_BYTES = 2**30
+"""Largest size of the table of all observations of a map, in float32."""
+MAX_OPEN_SIDE = 95
+"""Side of the largest map without walls, with one start and one reward, whose table fits."""
+
 
 class GridState(NamedTuple):
     """State of a gridworld."""
@@ -163,6 +170,11 @@ def state_tables(grid_map: GridMap, *, reward_free: bool) -> StateTables:
             if next_state not in index:
                 index[next_state] = len(states)
                 states.append(next_state)
+        if len(states) > MAX_STATES:
+            raise maps.MapError(
+                f"the map has more than {MAX_STATES:,} states (cells × reward cells × keys and doors): all are "
+                "enumerated. Use a smaller map, or less G, K and D."
+            )
         successor.append([index[next_state] for next_state in next_states])
     return StateTables(
         cells=[cell for cell, _, _ in states],
@@ -186,6 +198,13 @@ def _finite_env(
     grid_map: GridMap, tables: StateTables, horizon: int, pixels_per_cell: int, noise_cell: Cell | None
 ) -> FiniteEnv:
     states = zip(tables.cells, tables.removed, tables.reward_cell, strict=True)
+    num_bytes = len(tables.cells) * 4 * 3 * (grid_map.height + 2) * (grid_map.width + 2)
+    if num_bytes > MAX_TABLE_BYTES:
+        raise maps.MapError(
+            f"a map of {grid_map.width} × {grid_map.height} cells with {len(tables.cells):,} states needs a table of "
+            f"{num_bytes / 2**30:.1f} GiB for its observations; it may have at most {MAX_TABLE_BYTES / 2**30:.0f} GiB, "
+            f"as for {MAX_OPEN_SIDE} × {MAX_OPEN_SIDE} cells without walls and with one reward. Use a smaller map."
+        )
     images = np.stack([draw_observation(grid_map, *state) for state in states])
     distinct, row = np.unique(images, axis=0, return_inverse=True)
     row_of_state = jnp.asarray(row.reshape(-1), jnp.int32)

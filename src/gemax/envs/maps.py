@@ -101,7 +101,8 @@ def read_map_text(path: Path) -> str:
         raise MapError(f"{path} has {size:,} bytes; a map has at most {MAX_FILE_BYTES:,}. Is this a map?")
     content = path.read_bytes()
     try:
-        return content.decode()
+        # Some editors begin a file with a byte order mark.
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = content[: error.start]
         line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")

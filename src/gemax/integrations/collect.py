@@ -9,6 +9,7 @@ from gemax.runs.checkpoints import Checkpoint
 from gemax.runs.evaluation import load_run
 from gemax.runs.handle import Run, open_run
 from gemax.runs.seed_directories import seed_folders
+from gemax.settings import check_seed
 from gemax.training.collector import EpisodeOptions
 
 
@@ -43,6 +44,7 @@ def collect(
     require("minari", "collect")
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1; got {episodes}.")
+    check_seed("seed", seed)
     from gemax.integrations.minari import default_dataset_id, write_dataset
 
     handle = open_run(run, **custom)

@@ -155,7 +155,7 @@ def _best_on_disk(run: RunDirectory, log: Callable[[str], None]) -> BestState | 
         return BestState(update, float(metadata["recent_return"]), float(metadata["seconds"]), None)
     except NoBestError:
         return None
-    except DamagedCheckpointError as damage:
+    except (DamagedCheckpointError, KeyError, TypeError, ValueError) as damage:
         log(
             f"The best checkpoint in {run.checkpoints} is damaged: {damage}. The next best state replaces it."
         )

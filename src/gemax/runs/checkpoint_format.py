@@ -94,7 +94,7 @@ def read_checkpoint(path: Path, update: int | None) -> StoredCheckpoint:
             raise ValueError(f"the sha256 of {ARRAYS} differs: it is truncated or corrupted")
         tensors = dict(safetensors.deserialize(content))
         arrays = {name: _decode(leaf, tensors[name]) for name, leaf in manifest["leaves"].items()}
-        return StoredCheckpoint(int(manifest["update"]), arrays, manifest["metadata"])
+        return StoredCheckpoint(int(manifest["update"]), arrays, dict(manifest["metadata"]))
     except _READ_ERRORS as error:
         raise DamagedCheckpointError(f"{type(error).__name__}: {error}") from error
 

@@ -15,6 +15,7 @@ from gemax.runs.run_directory import RunDirectory
 from gemax.runs.seed_directories import seed_directories
 from gemax.runs.session import ceiling_of
 from gemax.runs.stored_config import read_trusted_config
+from gemax.settings import check_seed
 from gemax.training.assemble import CustomParts, assemble
 from gemax.training.collector import EpisodeOptions, Evaluation
 from gemax.training.config import Config
@@ -83,12 +84,16 @@ def evaluate_run(
     """Evaluates the policy of each seed, and writes `evaluation.json`."""
     if num_episodes < 2:
         raise ValueError(f"episodes must be at least 2, for an interval; got {num_episodes}.")
+    check_seed("seed", seed)
     loaded = load_run(path, custom, checkpoint)
     for message in loaded.messages:
         log(message)
     report: dict[str, Any] = {"checkpoint": checkpoint}
     report |= evaluation_report(loaded, num_episodes, seed, max_episode_steps=max_episode_steps)
-    write_json(path / "evaluation.json", report)
+    try:
+        write_json(path / "evaluation.json", report)
+    except OSError as error:
+        log(f"Warning: the report could not be written: {error}.")
     for mode in ACTION_MODES:
         if truncated := report[mode].get("truncated"):
             log(truncation_message(truncated, num_episodes, mode, report["max_episode_steps"]))

@@ -16,6 +16,8 @@ def new_run_path(config: Config, out: Path | None) -> Path:
         ValueError: The directory or one of its seed directories already holds a run.
         OSError: The directory is not writable.
     """
+    if out == Path():
+        raise ValueError("out must name a folder for the run; got an empty path, or the current folder.")
     path = free_path(Path("runs"), default_name(config)) if out is None else out
     check_writable(path)
     check_no_run(path)

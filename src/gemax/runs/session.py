@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
-from gemax.core.ceiling import entropy_ceiling
+from gemax.core.ceiling import entropy_ceiling, num_operations
 from gemax.errors import CheckpointError, ClusterError, EnvFault
 from gemax.runs.best_checkpoint import BestCheckpoints
 from gemax.runs.checkpoint_writer import (
@@ -52,6 +52,10 @@ class Outcome(NamedTuple):
     summary: dict[str, Any]
     stop_signal: int | None
     """Number of the signal that stopped the run early, or None."""
+
+
+SLOW_OPERATIONS = 10**6
+"""A ceiling with more operations per iteration takes more than a few seconds."""
 
 
 class Hooks(NamedTuple):
@@ -158,14 +162,19 @@ def _open_session(trainer: Trainer, run: RunDirectory, hooks: Hooks) -> Session:
         hooks.log(note)
     seeds = open_seed_directories(run, trainer.config)
     best = BestCheckpoints(trainer, seeds, hooks.log)
-    return Session(trainer, run, seeds, ceiling_of(trainer), best, hooks)
+    return Session(trainer, run, seeds, ceiling_of(trainer, hooks.log), best, hooks)
 
 
-def ceiling_of(trainer: Trainer) -> float | None:
+def ceiling_of(trainer: Trainer, log: Log = print) -> float | None:
     """Returns the maximum visitation entropy of a finite environment, without its reward."""
     if trainer.finite is None:
         return None
-    return entropy_ceiling(trainer.finite.reward_free_model, callback=check_stop).entropy
+    model = trainer.finite.reward_free_model
+    if num_operations(model) > SLOW_OPERATIONS:
+        log(
+            f"Computing the largest possible entropy of {len(model.start):,} states, which can take minutes …"
+        )
+    return entropy_ceiling(model, callback=check_stop).entropy
 
 
 def _with_updates(trainer: Trainer, run: RunDirectory, reached: int, updates: int | None) -> Trainer:

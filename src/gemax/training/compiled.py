@@ -1,5 +1,6 @@
 """The collector of JAX environments: rollouts, evaluation and episodes inside compiled programs."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -22,6 +23,8 @@ from gemax.training.state import ActorState, TrainState
 from gemax.types import Episode, Metrics, Transition, ends
 
 Update: TypeAlias = Callable[[TrainState], tuple[TrainState, Metrics]]
+MAX_UPDATES_PER_CALL = 1000
+"""Largest number of updates per compiled call. A run can only be stopped between calls."""
 MAX_EVALUATION_ENVS = 256
 """Largest number of environments that evaluation steps in parallel."""
 
@@ -146,7 +149,8 @@ def _divided(update: Update, divide: Callable[[TrainState], TrainState]) -> Upda
 
 def updates_per_call(updates: int, at_most: int, reached: int = 0) -> int:
     """Returns the largest common divisor of `updates` and `reached` up to `at_most`, so that calls end at `updates`."""
-    return max(number for number in range(1, at_most + 1) if updates % number == reached % number == 0)
+    common, at_most = math.gcd(updates, reached), min(at_most, MAX_UPDATES_PER_CALL)
+    return max(number for number in range(1, at_most + 1) if common % number == 0)
 
 
 def _first_episodes(

@@ -2,13 +2,23 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_type_hints
 
 from gemax.agent.config import AgentConfig
 from gemax.envs.config import EnvConfig
 from gemax.envs.registry import find_env
 from gemax.rewards.config import IntrinsicConfig
-from gemax.settings import CheckpointName, Fraction, NonNegativeInt, PositiveInt, check_fields, field_names
+from gemax.settings import (
+    CheckpointName,
+    Fraction,
+    NonNegativeInt,
+    PositiveInt,
+    Seed,
+    check_fields,
+    check_seed,
+    check_type,
+    field_names,
+)
 
 Preset: TypeAlias = Literal["laptop", "paper"]
 
@@ -19,7 +29,7 @@ class RunConfig:
 
     preset: Preset = "laptop"
     """Defaults of all other fields: `laptop` learns in minutes on two cores, `paper` has the paper's settings."""
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     """Random seed, or the first one of several."""
     seeds: PositiveInt = 1
     """Number of seeds to train in parallel, starting from `seed` (gemax environments only)."""
@@ -60,6 +70,7 @@ class Config:
         env, agent, intrinsic, run = self.env, self.agent, self.intrinsic, self.run
         for section in (env, agent, intrinsic, run):
             check_fields(section)
+        check_seed("the last seed", self.all_seeds[-1])
         if run.grouped and run.seeds > 1:
             raise ValueError(f"seeds must be 1 for one seed of a group; got {run.seeds}.")
         if run.seeds > 1 and not find_env(env.env_id).is_compiled:
@@ -142,4 +153,7 @@ def config_from_json(content: dict[str, Any]) -> Config:
             f"the configuration has unknown fields ({', '.join(unknown) or 'none'}) or lacks some "
             f"({', '.join(missing) or 'none'}). Was it written by another version?"
         )
+    for section, fields in SECTIONS.items():
+        for name, hint in get_type_hints(fields, include_extras=True).items():
+            check_type(name, content[section][name], hint)
     return Config(**{section: fields(**content[section]) for section, fields in SECTIONS.items()})

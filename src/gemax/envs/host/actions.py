@@ -61,6 +61,8 @@ def _box(space: spaces.Box) -> ActionDecoder:
             f"action space must have finite bounds and floats; got {space}. "
             "Wrap the environment in gymnasium.wrappers.TransformAction."
         )
+    if 0 in space.shape:
+        raise ValueError(f"action space must not be empty; got {space}.")
     middle, half_range = (space.high + space.low) / 2, (space.high - space.low) / 2
 
     def decode(action: np.ndarray) -> np.ndarray:

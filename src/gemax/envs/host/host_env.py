@@ -83,7 +83,7 @@ def make_host_env(config: EnvConfig, make: MakeEnv) -> HostEnv:
         decode_action=lambda action: decoder.decode(action[None])[0],
         notes=tuple(notes),
     )
-    return HostEnv(spec, open_envs, partial(open_rendered, name, make))
+    return HostEnv(spec, open_envs, partial(open_rendered, name, make, timeout_seconds))
 
 
 def _make_vector(name: str, make: MakeEnv, num_envs: int, timeout_seconds: float) -> VectorEnv:

@@ -80,6 +80,8 @@ def observation_encoder(space: Space) -> ObservationEncoder:
             f"observation space must contain a Box, Discrete, MultiDiscrete or MultiBinary space; got {space}. "
             "Wrap the environment so that it returns arrays."
         )
+    if any(0 in (leaf.space.shape or ()) for leaf in observable):
+        raise ValueError(f"observation space must not be empty; got {space}.")
     if len(observable) == 1 and _is_image(observable[0].space):
         return _image_encoder(observable[0], ignored)
     parts = [(leaf, _vector_part(leaf.space)) for leaf in observable]
