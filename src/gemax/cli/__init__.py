@@ -52,12 +52,14 @@ def _run_verb(arguments: list[str]) -> int:
     from gemax.cli.reproduce import reproduce
     from gemax.cli.resume import resume
     from gemax.cli.train import train
+    from gemax.cli.view import view
 
     if arguments == ["--version"]:
         print(f"gemax {gemax.__version__}")
         return 0
     verbs = {
-        verb.__name__: verb for verb in (train, resume, evaluate, collect, reproduce, bench, envs, doctor)
+        verb.__name__: verb
+        for verb in (train, resume, evaluate, collect, reproduce, view, bench, envs, doctor)
     }
     check_stop()
     # `train` parses its own flags, because their defaults depend on the environment.

@@ -48,6 +48,8 @@ class FiniteEnv(NamedTuple):
     """Transition tables of the environment. Reaching the reward ends an episode."""
     reward_free_model: FiniteModel
     """Transition tables with plain floor instead of the reward. The entropy ceiling is computed from them."""
+    map_rows: tuple[str, ...] = ()
+    """The map as ASCII art, see `gemax.envs.maps`. Empty if the environment has none."""
 
     @property
     def num_states(self) -> int:
@@ -58,6 +60,16 @@ class FiniteEnv(NamedTuple):
     def has_noise(self) -> bool:
         """Whether observations contain the noise cell, so that they differ from the table."""
         return self.noise_cell is not None
+
+
+class Plane(NamedTuple):
+    """The two state variables whose bins are the cells of a continuous environment."""
+
+    names: tuple[str, str]
+    low: tuple[float, float]
+    high: tuple[float, float]
+    from_observation: Callable[[Float[np.ndarray, "*batch F"]], Float[np.ndarray, "*batch 2"]]
+    """Returns both variables of observations. The first one selects the row of bins, the second one the column."""
 
 
 class JaxEnv(NamedTuple):
@@ -84,6 +96,8 @@ class JaxEnv(NamedTuple):
         Callable[[State, Float[np.ndarray, " cells"]], UInt8[np.ndarray, "height width 3"]] | None
     ) = None
     """`render_visits(state, visits)`: returns an image of the state and of the visits to each cell. Not compiled."""
+    plane: Plane | None = None
+    """The variables that cells are bins of, for drawing. None for maps."""
 
 
 class AutoresetStep(NamedTuple):

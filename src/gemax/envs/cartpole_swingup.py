@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.envs.base import NUM_BINS, JaxEnv, bin_index, first_timestep, without_reward
+from gemax.envs.base import NUM_BINS, JaxEnv, Plane, bin_index, first_timestep, without_reward
 from gemax.envs.render.cartpole_swingup import draw_cartpole
 from gemax.types import EnvSpec, FiniteActions, ObservationSpec, Timestep
 
@@ -179,8 +179,20 @@ def cartpole_swingup(
             (0.0, -MAX_BINNED_THETA_DOT),
             (2 * np.pi, MAX_BINNED_THETA_DOT),
         ),
+        plane=Plane(
+            ("angle of the pole", "angular velocity"),
+            (0.0, -MAX_BINNED_THETA_DOT),
+            (2 * np.pi, MAX_BINNED_THETA_DOT),
+            _angle_and_velocity,
+        ),
     )
     return without_reward(env) if reward_free else env
+
+
+def _angle_and_velocity(observation: Float[np.ndarray, "*batch 8"]) -> Float[np.ndarray, "*batch 2"]:
+    """Returns the two binned variables of observations."""
+    sine, cosine, velocity = np.moveaxis(observation[..., 2:5], -1, 0)
+    return np.stack([np.arctan2(sine, cosine) % (2 * np.pi), velocity], axis=-1)
 
 
 def _min_steps_to(x_threshold: float) -> int:

@@ -222,6 +222,7 @@ def _finite_env(
         distances=_distances(grid_map),
         model=model,
         reward_free_model=_finite_model(grid_map, state_tables(grid_map, reward_free=True), horizon),
+        map_rows=grid_map.rows,
     )
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from gemax.envs.base import NUM_BINS, JaxEnv, bin_index, first_timestep, without_reward
+from gemax.envs.base import NUM_BINS, JaxEnv, Plane, bin_index, first_timestep, without_reward
 from gemax.envs.render.mountain_car import Valley, draw_mountain_car
 from gemax.types import EnvSpec, FiniteActions, ObservationSpec, Timestep
 
@@ -75,6 +75,12 @@ def mountain_car(reward_free: bool = False) -> JaxEnv:
         render=lambda state: draw_mountain_car(VALLEY, float(state.position)),
         cell_index=bin_index(
             lambda state: (state.position, state.velocity), (LEFT_WALL, -MAX_SPEED), (RIGHT_END, MAX_SPEED)
+        ),
+        plane=Plane(
+            ("position", "velocity"),
+            (LEFT_WALL, -MAX_SPEED),
+            (RIGHT_END, MAX_SPEED),
+            lambda observation: observation[..., :2],
         ),
     )
     return without_reward(env) if reward_free else env

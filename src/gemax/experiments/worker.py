@@ -134,7 +134,7 @@ def train_run(folder: Path, record: Path, write_record: WriteRecord, quick: bool
     from gemax.training.config import config_from_json
 
     run = folder / RUN
-    hooks = Hooks(plots=False)
+    hooks = Hooks(plots=False, snapshots=False)
     try:
         if (run / "config.json").exists():
             outcome = resume(run, hooks=hooks)

@@ -36,6 +36,8 @@ class IntrinsicReward(NamedTuple):
     Only an agent that calls `reward` or `remember` needs it, since `step` does not use stored outputs. None if no
     outputs are stored.
     """
+    log_g: Callable[[Tree, Float[Array, "rows *shape"]], Float[Array, " rows"]] | None = None
+    """`log_g(state, rows)`: returns ln g of observations, GEM's estimate of ln(1 / p_k). None for other methods."""
 
 
 def refreshed(reward: IntrinsicReward, state: Tree) -> Tree:
@@ -61,8 +63,12 @@ def hide_feature(rows: Float[Array, "rows *shape"], feature: int | None) -> Floa
 
 
 def delegate(inner: IntrinsicReward, field: str):
-    """Returns `embed`, `remember` and `refresh` for an outer state that stores the inner state in this field."""
+    """Returns `embed`, `remember`, `refresh` and `log_g` for an outer state that stores the inner state in this field.
+
+    Each is None if the inner reward has none.
+    """
     inner_embed, inner_remember, inner_refresh = inner.embed, inner.remember, inner.refresh
+    inner_log_g = inner.log_g
 
     def embed(state: Tree, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
         assert inner_embed is not None
@@ -76,8 +82,13 @@ def delegate(inner: IntrinsicReward, field: str):
         assert inner_refresh is not None
         return state._replace(**{field: inner_refresh(getattr(state, field))})
 
+    def log_g(state: Tree, rows: Float[Array, "rows *shape"]) -> Float[Array, " rows"]:
+        assert inner_log_g is not None
+        return inner_log_g(getattr(state, field), rows)
+
     return (
         embed if inner_embed else None,
         remember if inner_remember else None,
         refresh if inner_refresh else None,
+        log_g if inner_log_g else None,
     )

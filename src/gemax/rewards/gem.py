@@ -193,6 +193,9 @@ def gem(
     def embed(state: GemState, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows D"]:
         return apply(state.parameters, rows)[0].embedding
 
+    def log_g(state: GemState, rows: Float[Array, "rows *shape"]) -> Float[Array, " rows"]:
+        return apply(state.parameters, rows)[0].log_g
+
     def remember(state: GemState, transitions: Transition, is_valid: Bool[Array, " envs"]) -> GemState:
         outputs = apply(state.parameters, transitions.next_observation.rows)
         memories = (
@@ -209,8 +212,8 @@ def gem(
         return state._replace(terms=with_new_outputs(state.parameters, state.terms))
 
     if not any(term.negatives.has_memory for term in terms):
-        return IntrinsicReward(init, reward, step, embed)
-    return IntrinsicReward(init, reward, step, embed, remember, refresh)
+        return IntrinsicReward(init, reward, step, embed, log_g=log_g)
+    return IntrinsicReward(init, reward, step, embed, remember, refresh, log_g)
 
 
 def mean_objective(comparison: Comparison, alpha: float) -> Float[Array, ""]:

@@ -30,8 +30,8 @@ CHECKPOINTS = "checkpoints"
 LOCK = "run.lock"
 SIGNATURE = "signature"
 """Field of `config.json`, beside the sections of the configuration."""
-SINKS = ("tensorboard", "wandb")
-"""Folders that sinks write to."""
+SINKS = ("tensorboard", "wandb", "snapshots")
+"""Folders that sinks and snapshots write to."""
 
 
 class RunLostError(CheckpointError):

@@ -27,6 +27,7 @@ from gemax.runs.plots import write_group_plots, write_plots
 from gemax.runs.run_directory import RunDirectory, RunLostError, check_in_place, create_run, resume_run
 from gemax.runs.seed_directories import check_not_grouped, new_run_path, open_seed_directories
 from gemax.runs.sinks import OpenSink, combine_sinks
+from gemax.runs.snapshots.writer import SnapshotWriter
 from gemax.runs.stored_config import check_not_edited, read_trusted_config
 from gemax.runs.summary import summary_of_group, summary_of_seed
 from gemax.runs.warm_start import first_state
@@ -68,6 +69,8 @@ class Hooks(NamedTuple):
     """Whether plots are written at the end."""
     place: Place = lambda trainer: trainer
     """Decides where the run executes. The default is this process."""
+    snapshots: bool = True
+    """Whether snapshots for `gemax view` are written during training."""
 
 
 class Session(NamedTuple):
@@ -214,6 +217,9 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
         stack.callback(best.write)
         metric_logger = MetricLogger(trainer, run, session.seeds, sink, session.ceiling, log)
         stack.callback(metric_logger.close)
+        snapshots = None
+        if hooks.snapshots and not is_done:
+            snapshots = SnapshotWriter(trainer, session.seeds, saved, log)
         try:
             for state, metrics in train(trainer, state):  # noqa: B020 (continues from the argument)
                 # Read once: a signal that arrives later in this round is handled in the next one.
@@ -221,6 +227,8 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
                 update, seconds = update_reached(state), seconds_before + time.monotonic() - started
                 check_in_place(run)
                 logged = metric_logger.write(state, seconds, metrics)
+                if snapshots is not None:
+                    snapshots.consider(state)
                 best.consider(logged.seeds, state)
                 if is_stopping or update >= config.run.updates:
                     best.write()
@@ -249,6 +257,8 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
             log(str(fault))
             best.write()
             save_last(run, config, state, seconds, log)
+        if snapshots is not None:
+            snapshots.close(state)
     summary = _write_results(session, state, seconds)
     return Outcome(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 

@@ -1,0 +1,67 @@
+"""Server-sent events: tells every open page which runs have changed. One task watches for all of them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from gemax.view.library import Fingerprint, Library
+
+WATCH_SECONDS = 1.0
+"""Time between two looks at the folder."""
+HEARTBEAT_SECONDS = 15.0
+"""A comment after this time of silence shows that the connection is alive."""
+
+
+class Changes:
+    """Watches a folder while at least one page is open.
+
+    Args:
+        library: The runs to watch.
+        watch_seconds: Time between two looks.
+    """
+
+    def __init__(self, library: Library, watch_seconds: float = WATCH_SECONDS) -> None:
+        self._library, self._watch_seconds = library, watch_seconds
+        self._known: dict[str, Fingerprint] | None = None
+        self._pages: set[asyncio.Queue[list[str]]] = set()
+        self._watcher: asyncio.Task[None] | None = None
+        self._is_closed = asyncio.Event()
+
+    def close(self) -> None:
+        """Ends all streams, so that the server can stop."""
+        self._is_closed.set()
+        for queue in self._pages:
+            queue.put_nowait([])
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Yields an event whenever runs have changed, with their names."""
+        queue: asyncio.Queue[list[str]] = asyncio.Queue()
+        self._pages.add(queue)
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.create_task(self._watch())
+        try:
+            yield b"retry: 2000\n\n"
+            while not self._is_closed.is_set():
+                try:
+                    changed = set(await asyncio.wait_for(queue.get(), HEARTBEAT_SECONDS))
+                except TimeoutError:
+                    yield b": alive\n\n"
+                    continue
+                while not queue.empty():  # a slow page gets one event for all changes it has missed
+                    changed.update(queue.get_nowait())
+                if changed:
+                    yield b"data: " + json.dumps({"changed": sorted(changed)}).encode() + b"\n\n"
+        finally:
+            self._pages.discard(queue)
+
+    async def _watch(self) -> None:
+        while self._pages and not self._is_closed.is_set():
+            found = await asyncio.to_thread(self._library.fingerprints)
+            known, self._known = self._known, found
+            if known is not None:
+                changed = [name for name in known.keys() | found.keys() if known.get(name) != found.get(name)]
+                if changed:
+                    for queue in self._pages:
+                        queue.put_nowait(changed)
+            await asyncio.sleep(self._watch_seconds)
+        self._known = None

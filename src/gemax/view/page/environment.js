@@ -1,0 +1,147 @@
+// The view of the environment: the map and the geometry, linked to each other and to one time slider.
+import { checkbox, h, segmented } from "./dom.js";
+import { percent } from "./words.js";
+import { source } from "./source.js";
+import { on, pin, runOf, setCell, state, withSnapshots } from "./state.js";
+import { LAYERS, cellMap, pathPoints } from "./map.js";
+import { embeddingPlot, similarities } from "./embedding.js";
+import { currentUpdate, runChooser, snapshotOf, timeline } from "./timeline.js";
+import { filmFrame } from "./player.js";
+
+const choices = { layer: "visits", flow: true, dimensions: 2 };
+
+// Says why there is nothing to draw.
+export function noSnapshots() {
+  const run = state.index?.runs.find((one) => one.status === "training");
+  return h("p", { class: "empty" }, run
+    ? "No snapshot yet. The first one comes with the first update, after compiling."
+    : "There are no snapshots here. Training writes them into the run directory since gemax has `gemax view`; older runs have none, and neither have runs of `gemax reproduce`.");
+}
+
+export function environmentView() {
+  const element = h("div", { class: "view environment" });
+  let map = null, plot = null, clock = null, shown = null, leave = [];
+
+  function build() {
+    close();
+    if (!runOf(state.run)?.snapshots.length) state.run = withSnapshots().at(0)?.id ?? null;
+    const run = runOf(state.run), scene = run?.scene;
+    if (!scene) { element.replaceChildren(h("h2", { class: "unseen" }, "Environment"), noSnapshots()); return; }
+    const hasMap = scene.kind !== "samples";
+    map = hasMap ? cellMap(scene, `Map of ${scene.env}`) : null;
+    plot = embeddingPlot(scene, map?.places ?? []);
+    clock = timeline();
+    const problem = h("p", { class: "warning", hidden: true });
+    const readout = h("p", { class: "readout soft" }, hasMap ? "Point at a cell to see it in the embedding, and the other way round." : "Point at an observation.");
+    const film = h("div", { class: "hoverfilm" });
+    const layerChoice = h("div", {});
+    element.replaceChildren(...[
+      h("h2", { class: "unseen" }, "Environment"),
+      h("div", { class: "toolbar" }, runChooser(build), h("p", { class: "soft" }, `${scene.env} · ${run.method}`)),
+      problem,
+      h("div", { class: hasMap ? "pair" : "single" },
+        hasMap ? h("section", { class: "card", "aria-label": "Map" }, h("h3", {}, scene.kind === "map" ? "Where it has been" : "Density of the states"), layerChoice, map.element, readout) : null,
+        h("section", { class: "card", "aria-label": "Geometry" }, h("h3", {}, "What it looks like to f"),
+          segmented("Dimensions", "dimensions", [[2, "2-D"], [3, "3-D"]], choices.dimensions, (value) => { choices.dimensions = value; plot.setDimensions(value); }),
+          plot.element, film, hasMap ? null : readout)),
+      clock.element].filter(Boolean));
+    plot.setDimensions(choices.dimensions);
+    leave = [
+      on("time", draw),
+      on("cell", (cell) => { map?.showCell(cell); plot.showCell(cell); describe(cell, readout, film); }),
+      on("pinned", (cell) => { map?.showPinned(cell); if (choices.layer === "similarity") colour(); else if (cell !== null) choose("similarity"); }),
+    ];
+    element.fillLayers = () => hasMap && layerChoice.replaceChildren(h("div", { class: "toolbar" },
+      segmented("Colour by", "layer", layers(), choices.layer, choose),
+      checkbox(scene.kind === "map" ? "Policy flow" : "Trajectories", choices.flow, (flow) => { choices.flow = flow; colour(); })));
+    element.problem = problem;
+    draw();
+  }
+
+  // Layers without data are left out.
+  function layers() {
+    const has = { visits: shown?.visits, p_k: shown?.p_k, log_g: shown?.log_g, similarity: shown?.components && runOf(state.run).scene.similarity_scale !== null };
+    return Object.entries(LAYERS).filter(([name]) => has[name]).map(([name, [text, about]]) => [name, text, about]);
+  }
+
+  function choose(layer) {
+    choices.layer = layer;
+    if (layer === "similarity" && state.pinned === null) pin(shown?.point_cell?.[0] ?? 0);
+    element.fillLayers();
+    colour();
+  }
+
+  async function draw() {
+    const run = state.run, update = currentUpdate();
+    if (update === null) return;
+    const found = await snapshotOf(run, update);
+    if (run !== state.run || update !== currentUpdate() || !element.isConnected) return;
+    element.problem.hidden = !found.message;
+    element.problem.textContent = found.message ? `Update ${update}: ${found.message}` : "";
+    const names = layers().join();
+    shown = found;
+    if (layers().join() !== names || !element.querySelector("[name=layer]")) element.fillLayers();
+    plot.setSnapshot(found);
+    colour();
+    element.dataset.update = update;
+  }
+
+  function colour() {
+    if (!map || !shown) return;
+    const { scene } = runOf(state.run), size = map.places.length;
+    const layer = layers().some(([name]) => name === choices.layer) ? choices.layer : "visits";
+    if (layer === "similarity") map.setValues(similarities(scene, shown, state.pinned, size), layer);
+    else if (layer === "visits") map.setValues(shown.visits ?? new Array(size).fill(null), layer);
+    else map.setValues(byCell(shown[layer], size), layer);
+    map.showPinned(layer === "similarity" ? state.pinned : null);
+    const isMap = scene.kind === "map";
+    map.setFlow(isMap && choices.flow ? shown.policy : null, scene.moves);
+    map.setPaths(!isMap && choices.flow && shown.paths ? shown.paths.length.map((_, episode) => pathPoints(scene, map.places, shown.paths, episode)) : []);
+  }
+
+  // Returns the mean of the points of each cell.
+  function byCell(values, size) {
+    const sums = new Array(size).fill(0), counts = new Array(size).fill(0);
+    shown.point_cell.forEach((cell, index) => { if (values[index] !== null) { sums[cell] += values[index]; counts[cell] += 1; } });
+    return sums.map((sum, cell) => (counts[cell] ? sum / counts[cell] : null));
+  }
+
+  function describe(cell, readout, film) {
+    const run = runOf(state.run);
+    film.replaceChildren();
+    if (cell === null) { readout.textContent = map ? "Point at a cell to see it in the embedding, and the other way round." : "Point at an observation."; return; }
+    if (!map) {
+      readout.textContent = `Step ${shown?.point_time?.[cell] ?? "–"} of its episode`;
+      const frame = plot.frameOf(cell);
+      if (frame >= 0 && shown?.film) film.replaceChildren(filmFrame(source.filmAddress(run.id, currentUpdate()), shown.film, frame));
+      return;
+    }
+    const visits = shown?.visits?.[cell], policy = shown?.policy?.[cell];
+    const best = policy && run.scene.kind === "map" ? policy.indexOf(Math.max(...policy)) : -1;
+    const most = best >= 0 && policy[best] > 0 ? ` · most often ${["stays", "goes up", "goes down", "goes left", "goes right"][best] ?? `action ${best}`} (${percent(policy[best], 0)})` : "";
+    readout.textContent = map.textOf(cell) + (choices.layer !== "visits" && visits !== undefined ? ` · visits ${percent(visits, 2)}` : "") + most;
+  }
+
+  function close() {
+    clock?.stop();
+    plot?.leave();
+    for (const off of leave) off();
+    leave = [];
+    shown = null;
+    setCell(null);
+  }
+
+  return {
+    element,
+    show: build,
+    update(changed) {
+      if (!map && !plot) build();
+      else if (changed.includes(state.run)) {
+        if (!runOf(state.run)?.snapshots.length) { build(); return; }
+        clock.refresh();
+        draw();
+      }
+    },
+    hide() { close(); map = plot = clock = null; },
+  };
+}
