@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs test-slow test-faults test-ray reliability test-peers clean
+.PHONY: train test check lint types imports docs browser test-browser test-slow test-faults test-ray reliability test-peers clean
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
 
 test: check
 	$(BIN)/python -m pytest
+
+# Debian's chromium, for the tests of `gemax view`. Playwright, which drives it, is one of the test dependencies.
+browser: $(VENV)/.installed-dev
+	command -v chromium || (apt-get update && apt-get install --yes chromium)
+
+test-browser: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/view -m browser --numprocesses=0
 
 test-slow: $(VENV)/.installed-dev
 	JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= $(BIN)/python -m pytest -m slow --numprocesses=0 --timeout=3600

@@ -1,8 +1,11 @@
 """Snapshots: what they hold, that they are few and cheap, and that they change nothing about training."""
 
+import io
 import json
+import time
 import zipfile
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -20,10 +23,11 @@ from gemax.runs.snapshots.files import (
     write_snapshot,
 )
 from gemax.runs.snapshots.film import encode_film
+from gemax.runs.snapshots.recording import EpisodeRecorder, Recording
 from gemax.runs.snapshots.sampler import compact, episode_sampler
 from gemax.runs.snapshots.scene import scene_of
 from gemax.runs.snapshots.writer import MAX_SNAPSHOTS, SnapshotWriter
-from gemax.training.assemble import assemble
+from gemax.training.assemble import CustomParts, assemble
 from gemax.training.loop import initial_states
 from gemax.training.presets import configure
 
@@ -95,8 +99,6 @@ def test_the_embedding_and_ln_g_are_those_of_the_cells_observation(two_rooms, sa
 
 
 def test_the_film_shows_the_observation_of_every_step(two_rooms, sample):
-    import io
-
     from PIL import Image
 
     trainer, _ = two_rooms
@@ -212,7 +214,8 @@ def test_an_error_switches_snapshots_off_with_one_message_and_the_run_goes_on(
     snapshots = SnapshotWriter(trainer, {0: RunDirectory(tmp_path)}, 0, messages.append)
     snapshots.consider(state)
     snapshots.consider(state)
-    snapshots.close(state)
+    snapshots.finish(state)
+    snapshots.close()
     assert len(messages) == 1
     assert str(error) in messages[0]
     assert "The run continues" in messages[0]
@@ -269,3 +272,77 @@ def test_films_are_cut_to_a_bounded_size():
     assert (height, width) == (300, 400)
     assert 1 <= count < 100
     assert columns * width <= 8_000
+
+
+class Lamp(gymnasium.Env):
+    """Shows how many steps an episode has had, as the brightness of an image."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 (Gymnasium's name)
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode=None):
+        self.render_mode, self.steps = render_mode, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        observation = np.array([self.steps / 10, action], np.float32)
+        return observation, 1.0, False, self.steps == 10, {}
+
+    def render(self):
+        return np.full((240, 320, 3), 20 * self.steps, np.uint8)
+
+
+def test_a_gymnasium_environment_that_renders_is_filmed_and_its_frames_are_points(tmp_path, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.setattr(writer, "COMPILE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(writer, "MAX_SHARE", np.inf)
+    config = tiny("gym:custom", updates=30, unroll_length=4, unroll_period=4, horizon=10)
+    hooks = Hooks(lambda message: None, plots=False)
+    start_run(config, tmp_path / "run", CustomParts(make_env=Lamp), hooks)
+    folder = tmp_path / "run" / "snapshots"
+    assert read_scene(folder)["kind"] == "samples"
+    last = read_snapshot(folder, 30)
+    frames, height, width, columns = last["film_grid"]
+    assert (frames, height, width) == (11, 120, 160)
+    assert last["path_step"].tolist() == list(range(11))
+    assert last["path_return"][0].tolist() == list(range(11))
+    sheet = np.asarray(Image.open(io.BytesIO(last["film"].tobytes())).convert("L"))
+    for frame in range(frames):
+        row, column = divmod(frame, columns)
+        middle = sheet[row * height + height // 2, column * width + width // 2]
+        assert abs(int(middle) - 20 * frame) < 12
+    assert last["point_frame"][:11].tolist() == list(range(11))
+    assert (last["point_frame"][11:] == -1).all()
+    assert len(last["embedding"]) == len(last["point_time"]) == len(last["point_frame"])
+
+
+def test_an_environment_that_cannot_render_is_not_filmed():
+    class Dark(Lamp):
+        def __init__(self):
+            super().__init__()
+
+    trainer = assemble(tiny("gym:custom", horizon=10), CustomParts(make_env=Dark))
+    state, recorder = initial_states(trainer), EpisodeRecorder(trainer)
+    assert recorder.record(state) is None  # not compiled yet
+    recorder.start(state)
+    deadline = time.monotonic() + 60
+    while not recorder.is_ready and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert recorder.is_ready
+    assert recorder.record(state) is None
+    assert not recorder.is_ready
+    recorder.close()
+
+
+def test_long_recordings_are_thinned_evenly():
+    recording = Recording([], [], [], [])
+    for step in range(9):
+        recording.append(np.zeros((1, 1, 3), np.uint8), np.zeros(2), step, float(step))
+    assert recording.thinned().steps == [0, 2, 4, 6, 8]

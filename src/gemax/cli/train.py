@@ -1,5 +1,6 @@
 """`gemax train`: trains an agent to explore an environment."""
 
+import contextlib
 from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,6 +48,10 @@ class CommonFlags:
     """Also write TensorBoard events to the run directory."""
     wandb: Annotated[str | None, arg(metavar="PROJECT")] = None
     """Also send metrics to this Weights & Biases project."""
+    view: bool = False
+    """Open `gemax view` beside the run, to watch it explore."""
+    snapshots: bool = True
+    """Write snapshots for `gemax view` into the run directory, at most 48 and in at most 2 % of the time."""
 
 
 HIDDEN = {*field_names(CommonFlags), "map_text", "start_update", "grouped"}
@@ -115,6 +120,13 @@ def train(arguments: list[str]) -> int:
     from gemax.runs.sinks import sinks_for
 
     config, sinks = config_of(flags), sinks_for(tensorboard=flags.tensorboard, wandb=flags.wandb)
-    with TrainingBar(config.run.updates) as bar:
-        run = start_run(flags.launch, config, flags.out, Hooks(bar.log, bar.show, sinks))
-    return 0 if run is None else report_outcome(run)
+    out, page = flags.out, contextlib.nullcontext()
+    if flags.view:
+        from gemax.cli.view import open_beside
+
+        out, page = open_beside(config, flags.out)
+    with page:
+        with TrainingBar(config.run.updates) as bar:
+            hooks = Hooks(bar.log, bar.show, sinks, snapshots=flags.snapshots)
+            run = start_run(flags.launch, config, out, hooks)
+        return 0 if run is None else report_outcome(run)

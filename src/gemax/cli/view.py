@@ -1,9 +1,15 @@
 """`gemax view`: shows runs in the browser."""
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
+
+if TYPE_CHECKING:
+    from gemax.training.config import Config
 
 
 def view(
@@ -23,11 +29,7 @@ def view(
         browser: Open the page in a browser.
         export: Write one HTML file that needs no server, and exit.
     """
-    from gemax.cli.progress import make_console
     from gemax.view.serve import serve
-
-    def log(message: str) -> None:
-        make_console().print(message, soft_wrap=True)
 
     if export is not None:
         from gemax.view.export import write_export
@@ -37,3 +39,32 @@ def view(
         return 0
     serve(runs, host, port, log, opens_browser=browser)
     return 0
+
+
+def open_beside(config: "Config", out: Path | None) -> tuple[Path, contextlib.AbstractContextManager[None]]:
+    """Returns the directory of a new run, and a context manager that shows its page."""
+    from gemax.runs.seed_directories import new_run_path
+    from gemax.view.serve import check_installed
+
+    check_installed()
+    path = new_run_path(config, out)
+    return path, _page_of(path)
+
+
+@contextlib.contextmanager
+def _page_of(path: Path) -> Iterator[None]:
+    from gemax.view.beside import page_beside
+
+    path.mkdir(parents=True, exist_ok=True)
+    with page_beside(path, log) as address:
+        yield
+        if sys.stdin.isatty():
+            log(f"The page stays open at {address} Press Enter to close it.")
+            input()
+
+
+def log(message: str) -> None:
+    """Prints a message."""
+    from gemax.cli.progress import make_console
+
+    make_console().print(message, soft_wrap=True)

@@ -220,6 +220,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
         snapshots = None
         if hooks.snapshots and not is_done:
             snapshots = SnapshotWriter(trainer, session.seeds, saved, log)
+            stack.callback(snapshots.close)
         try:
             for state, metrics in train(trainer, state):  # noqa: B020 (continues from the argument)
                 # Read once: a signal that arrives later in this round is handled in the next one.
@@ -258,7 +259,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
             best.write()
             save_last(run, config, state, seconds, log)
         if snapshots is not None:
-            snapshots.close(state)
+            snapshots.finish(state)
     summary = _write_results(session, state, seconds)
     return Outcome(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 

@@ -76,6 +76,8 @@ def listen(host: str, port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, number))
+            # From here on browsers wait for an answer, also before the server has started.
+            listener.listen(128)
         except OSError as error:
             listener.close()
             if number != ports[-1]:

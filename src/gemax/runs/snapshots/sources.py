@@ -1,16 +1,15 @@
 """Where the arrays of snapshots come from: new episodes in compiled programs, or recent observations on the host."""
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped
 
 from gemax.core.moments import standardise
+from gemax.runs.snapshots.compiled_later import CompiledLater
+from gemax.runs.snapshots.film import encode_film
+from gemax.runs.snapshots.recording import EpisodeRecorder, Recording
 from gemax.runs.snapshots.sampler import NUM_POINTS, Arrays, Sampler, compact, embed, episode_sampler
 from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
@@ -19,8 +18,8 @@ LONG_HORIZON = 200
 """Programs of longer episodes are worth optimising. Others are compiled quickly."""
 MAX_RECENT_BYTES = 16 * 2**20
 """Memory for recent observations."""
-COMPILE_TIMEOUT_SECONDS = 10.0
-"""How long the end of a run waits for a program that is being compiled."""
+FILM_EVERY = 3
+"""Every n-th snapshot has a film, if the environment can render."""
 
 
 @runtime_checkable
@@ -50,42 +49,6 @@ def source_of(trainer: Trainer) -> Source:
     return RecentObservations(trainer) if sampler is None else NewEpisodes(trainer, sampler)
 
 
-class CompiledLater:
-    """Compiles a function in a thread, because training must not wait for it."""
-
-    def __init__(self, function: Callable, *, is_optimised: bool) -> None:
-        self._function, self._is_optimised = function, is_optimised
-        self._thread = ThreadPoolExecutor(1, "snapshots")
-        self._pending: Future[Callable] | None = None
-
-    def start(self, *arguments: Any) -> None:
-        """Starts to compile for arguments of these shapes, unless this has started already."""
-        if self._pending is None:
-            shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), arguments)
-            self._pending = self._thread.submit(self._compile, shapes)
-
-    def ready(self, *, wait: bool) -> Callable | None:
-        """Returns the compiled function, or None if it is not compiled yet."""
-        if self._pending is None:
-            return None
-        try:
-            return self._pending.result(COMPILE_TIMEOUT_SECONDS if wait else 0.0)
-        except TimeoutError:
-            return None
-
-    def close(self) -> None:
-        """Ends the thread, without waiting for it."""
-        self._thread.shutdown(wait=False)
-
-    def _compile(self, shapes: tuple) -> Callable:
-        options = (
-            {}
-            if self._is_optimised
-            else {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-        )
-        return jax.jit(self._function).lower(*shapes).compile(compiler_options=options)
-
-
 class NewEpisodes:
     """Runs a few new episodes of the policy, for JAX environments."""
 
@@ -111,7 +74,7 @@ class NewEpisodes:
 
 
 class RecentObservations:
-    """Embeds the observations of the last updates, for environments on the host."""
+    """Embeds the observations of the last updates, for environments on the host, and films episodes now and then."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -120,8 +83,9 @@ class RecentObservations:
         capacity = max(min(NUM_POINTS, MAX_RECENT_BYTES // row_bytes), 8)
         self._rows = np.zeros((capacity, *shape), dtype)
         self._times = np.zeros(capacity, np.int32)
-        self._count = 0
+        self._count = self._num_snapshots = 0
         self._embed = CompiledLater(partial(_embed_recent, trainer), is_optimised=False)
+        self._recorder = EpisodeRecorder(trainer)
 
     def observe(self, state: TrainState) -> None:
         """Stores the current observation of every environment."""
@@ -132,20 +96,47 @@ class RecentObservations:
         self._count += len(observations)
 
     def start(self, state: TrainState) -> None:
-        """Starts to compile the embedding."""
+        """Starts to compile the embedding and the policy of films."""
         self._embed.start(state, self._rows)
+        self._recorder.start(state)
 
     def arrays(self, state: TrainState, *, wait: bool) -> Arrays:
-        """Returns f and ln g of the stored observations, and the time of each in its episode."""
+        """Returns f and ln g of observations with the time of each in its episode, and sometimes a film."""
         embed_rows, count = self._embed.ready(wait=wait), min(self._count, len(self._rows))
         if embed_rows is None or not count:
             return {}
-        embedded = {name: values[:count] for name, values in embed_rows(state, self._rows).items()}
-        return compact(self._trainer, embedded | {"point_time": self._times[:count].copy()})
+        recording = None
+        if wait or self._num_snapshots % FILM_EVERY == 0:
+            recording = self._recorder.record(state)
+        self._num_snapshots += 1
+        rows, times = self._rows, self._times
+        film: Arrays = {}
+        if recording is not None:
+            # Frames of the film are points of the embedding, so that the page can show both together.
+            num_frames = min(len(recording.frames), len(rows) // 2)
+            rows = np.concatenate([np.stack(recording.observations[:num_frames]), rows])[: len(rows)]
+            times = np.concatenate([recording.steps[:num_frames], times])[: len(times)].astype(np.int32)
+            count = min(count + num_frames, len(rows))
+            film = film_arrays(recording)
+            film["point_frame"] = np.where(np.arange(count) < num_frames, np.arange(count), -1)
+        embedded = {name: values[:count] for name, values in embed_rows(state, rows).items()}
+        return film | compact(self._trainer, embedded | {"point_time": times[:count].copy()})
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the thread and closes the environment of films."""
         self._embed.close()
+        self._recorder.close()
+
+
+def film_arrays(recording: Recording) -> Arrays:
+    """Returns a film as the page plays it: one path of the steps that have a frame."""
+    steps = np.asarray(recording.steps)
+    return {
+        "path_step": steps,
+        "path_length": steps[-1:],
+        "path_return": np.asarray(recording.returns, np.float32)[None],
+        **encode_film(np.stack(recording.frames), is_lossless=False),
+    }
 
 
 def _embed_recent(trainer: Trainer, state: TrainState, rows: Shaped[Array, "rows *shape"]) -> Arrays:

@@ -58,10 +58,13 @@ class SnapshotWriter:
         """Writes a snapshot if one is due. Called after every compiled call."""
         self._guard(lambda: self._consider(state))
 
-    def close(self, state: TrainState) -> None:
+    def finish(self, state: TrainState) -> None:
         """Writes the last snapshot."""
         self._guard(lambda: self._write(state, update_reached(state), wait=True))
-        self._source.close()
+
+    def close(self) -> None:
+        """Ends threads and closes environments. Must be called once, however the run ends."""
+        self._guard(self._source.close)
 
     def _guard(self, work: Callable[[], None]) -> None:
         """Does the work unless the writer is off. Any error switches it off: a picture is not worth a run."""

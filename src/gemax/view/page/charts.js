@@ -32,5 +32,6 @@ export async function drawLines(element, traces, options) {
   layout.width = element.clientWidth || undefined;
   if (options.isShare) { layout.yaxis.tickformat = ".0%"; layout.yaxis.rangemode = "tozero"; }
   if (!element.isConnected) return;
+  element.querySelector(".wait")?.remove();
   await Plotly.react(element, traces, layout, CONFIG);
 }

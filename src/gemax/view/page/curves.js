@@ -54,7 +54,7 @@ export function curvesView() {
   }
 
   function makeCard(metric) {
-    const plot = h("div", { class: "plot" }), note = h("p", { class: "note" });
+    const plot = h("div", { class: "plot" }, h("p", { class: "soft wait" }, "Drawing …")), note = h("p", { class: "note" });
     const heading = h("h4", { id: `chart-${metric}` }, title(metric));
     const card = { plot, note, isVisible: false, version: "" };
     card.element = h("section", { class: "card chart", "data-metric": metric, "aria-labelledby": `chart-${metric}` },

@@ -148,7 +148,7 @@ export function embeddingPlot(scene, places) {
     circles.forEach((circle, index) => { circle.style.fill = colours[index]; });
     moveTo(fitted(snapshot.two));
     caption.replaceChildren(h("b", {}, "f(x)"), ` Principal components: ${percent(snapshot.shares[dimensions - 2], 0)} of the variance. `,
-      isLinked ? "Colours are positions on the map; lines join neighbours." : "Colours are the time in the episode, from early to late.");
+      isLinked ? `Colours are positions on the map${scene.neighbours ? "; lines join neighbours" : ""}.` : "Colours are the time in the episode, from early to late.");
     if (dimensions === 3) drawSpace();
   }
 

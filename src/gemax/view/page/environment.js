@@ -96,7 +96,7 @@ export function environmentView() {
     map.showPinned(layer === "similarity" ? state.pinned : null);
     const isMap = scene.kind === "map";
     map.setFlow(isMap && choices.flow ? shown.policy : null, scene.moves);
-    map.setPaths(!isMap && choices.flow && shown.paths ? shown.paths.length.map((_, episode) => pathPoints(scene, map.places, shown.paths, episode)) : []);
+    map.setPaths(!isMap && choices.flow && shown.paths ? shown.paths.length.slice(0, 3).map((_, episode) => pathPoints(scene, map.places, shown.paths, episode)) : []);
   }
 
   // Returns the mean of the points of each cell.

@@ -104,8 +104,14 @@ async function load() {
   state.index = await source.index();
   const isFirst = !before.size;
   for (const run of state.index.runs) if (!before.has(run.id) && (isFirst || before.size < 40)) state.selected.add(run.id);
-  if (!state.run) state.run = state.index.runs.find((run) => run.snapshots.length)?.id ?? null;
+  if (!state.run) state.run = firstRun()?.id ?? null;
   showHeader();
+}
+
+// Returns the run whose environment is shown first: one that trains, or one with a map.
+function firstRun() {
+  const runs = state.index.runs.filter((run) => run.snapshots.length);
+  return runs.find((run) => run.status === "training") ?? runs.find((run) => run.scene.kind === "map") ?? runs[0];
 }
 
 // Several changes within a second are drawn once. A hidden page draws nothing until it is seen again.

@@ -53,7 +53,7 @@ export function cellMap(scene, label) {
   rects, marks, paths, flow, pinMark, cursor, agent);
   const caption = h("p", { class: "caption" }), scale = h("div", { class: "scale" });
   const element = h("figure", { class: "mapfigure" },
-    isBins ? h("div", { class: "plane" }, h("span", { class: "ylabel soft" }, scene.axes[1].name), picture, h("span", { class: "xlabel soft" }, scene.axes[0].name)) : picture,
+    isBins ? h("div", { class: "plane" }, axisLabel(scene.axes[1], "ylabel"), picture, axisLabel(scene.axes[0], "xlabel")) : picture,
     scale, caption);
 
   let values = null, format = short;
@@ -152,6 +152,10 @@ export function cellMap(scene, label) {
     mark.setAttribute("visibility", place ? "visible" : "hidden");
     if (place) { mark.setAttribute("x", place.x); mark.setAttribute("y", place.y); }
   }
+}
+
+function axisLabel(axis, name) {
+  return h("span", { class: `${name} soft` }, h("span", {}, short(axis.low)), h("span", {}, axis.name), h("span", {}, short(axis.high)));
 }
 
 // Returns the path of an episode in units of cells.

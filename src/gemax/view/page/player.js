@@ -27,7 +27,7 @@ export function player(onstep, label) {
   const button = (text, name, step) => h("button", { type: "button", class: "round small", "aria-label": name, onclick: () => { stop(); show(Number(slider.value) + step); } }, text);
   const speed = h("label", { class: "choose" }, h("span", {}, "Speed"), h("select", { onchange: (event) => { pace = Number(event.target.value); if (timer) { stop(); toggle(); } } },
     [[320, "½ ×"], [160, "1 ×"], [80, "2 ×"], [40, "4 ×"]].map(([value, text]) => h("option", { value, selected: value === pace }, text))));
-  const element = h("div", { class: "player" }, button("◀", "One step back", -1), play, button("▶︎|", "One step on", 1), slider, speed);
+  const element = h("div", { class: "player" }, h("span", { class: "what", "aria-hidden": "true" }, "Step"), button("◀", "One step back", -1), play, button("▶︎|", "One step on", 1), slider, speed);
 
   function show(step) {
     const place = Math.min(Math.max(step, 0), length - 1);

@@ -37,7 +37,7 @@ export function timeline() {
   const slider = h("input", { type: "range", min: 0, step: 1, "aria-label": "Time: snapshot of the run", oninput: () => go(Number(slider.value)) });
   const label = h("output", { class: "when" });
   const button = h("button", { type: "button", class: "round", "aria-label": "Play the snapshots", onclick: toggle }, "▶");
-  const element = h("div", { class: "timeline card" }, button, slider, label);
+  const element = h("div", { class: "timeline card" }, h("span", { class: "what", "aria-hidden": "true" }, "Training"), button, slider, label);
 
   function updates() { return runOf(state.run)?.snapshots ?? []; }
 
