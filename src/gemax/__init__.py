@@ -2,11 +2,13 @@
 
 import gemax
 
-run = gemax.train("two-rooms", method="gem", seed=0)
-run = gemax.resume(run.path, updates=1000)
-report = gemax.evaluate(run.path)
-dataset = gemax.collect(run.path)
-action = gemax.load(run.path).act(observation)
+run = gemax.train("two-rooms", method="gem", seed=0)  # or a function that makes a Gymnasium environment
+run.plot("curve.png")
+run.record("episode.gif")
+report = run.evaluate()
+action = run.policy().act(observation)
+run = gemax.load(run.path).resume(updates=1000)
+gemax.compare(run, "runs/two-rooms-rnd-0")
 """
 
 import importlib
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from gemax.envs.base import JaxEnv
     from gemax.envs.check import check_env
     from gemax.envs.registry import make_env
+    from gemax.experiments.compare import compare
     from gemax.integrations.collect import collect
     from gemax.rewards.base import IntrinsicReward
     from gemax.runs.api import evaluate, load, resume, train
@@ -36,6 +39,7 @@ _NAMES = {
     "gemax.envs.base": ["JaxEnv"],
     "gemax.envs.check": ["check_env"],
     "gemax.envs.registry": ["make_env"],
+    "gemax.experiments.compare": ["compare"],
     "gemax.integrations.collect": ["collect"],
     "gemax.rewards.base": ["IntrinsicReward"],
     "gemax.runs.api": ["evaluate", "load", "resume", "train"],
@@ -52,8 +56,8 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Config", "CustomParts", "EnvSpec", "IntrinsicReward", "JaxEnv", "Observations", "Policy", "Run", "Timestep",
-    "Transition", "__version__", "check_env", "check_reward", "collect", "configure", "evaluate", "load", "make_env",
-    "resume", "train",
+    "Transition", "__version__", "check_env", "check_reward", "collect", "compare", "configure", "evaluate", "load",
+    "make_env", "resume", "train",
 ]  # fmt: skip
 
 
@@ -71,7 +75,7 @@ def __dir__() -> list[str]:
 
 # `import gymnasium, gemax` registers `gemax/TwoRooms-v0` and the other ids. Gymnasium is optional and slow to import,
 # so it is not imported for this. In the other order, `import gemax.integrations.gymnasium` registers them.
-if "gymnasium" in sys.modules:
+if sys.modules.get("gymnasium") is not None:
     from gemax.integrations.registration import register_envs
 
     register_envs()

@@ -37,6 +37,8 @@ EXTRAS = {
     "minigrid": _row("minigrid", "MiniGrid", "gym:MiniGrid-… and gym:BabyAI-… environments", "minigrid"),
     "minari": _row("minari", "Minari", "gemax collect", "minari", "h5py"),
     "pandas": _row("pandas", "pandas", "run.metrics.to_pandas()", "pandas"),
+    "view": _row("view", "the web page", "gemax view", "starlette", "uvicorn", "plotly"),
+    "ray": _row("ray", "Ray", "--launcher ray", "ray"),
     "tensorboard": _row("tensorboard", "tensorboardX", "--tensorboard", "tensorboardX"),
     "wandb": _row("wandb", "Weights & Biases", "--wandb PROJECT", "wandb"),
     "window": _row("window", "pygame-ce", "render_mode human of gemax environments", "pygame"),

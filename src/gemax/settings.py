@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from numbers import Integral, Real
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 
@@ -70,6 +70,10 @@ def check_fields(settings: Any) -> None:
     """
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
         value = getattr(settings, name)
+        if NoneType in get_args(hint):
+            if value is None:
+                continue
+            (hint,) = (part for part in get_args(hint) if part is not NoneType)
         if get_origin(hint) in (Union, UnionType):
             # A word or a number: the word is allowed as it is, and anything else must be a valid number.
             literal, hint = get_args(hint)
@@ -109,6 +113,44 @@ def check_type(name: str, value: Any, hint: Any) -> None:
 def field_names(settings: type) -> list[str]:
     """Returns the names of a dataclass's fields, in order."""
     return [field.name for field in fields(settings)]
+
+
+ELSEWHERE = {
+    "algo": "method", "algorithm": "method", "batch_size": "num_minibatches", "clip_coef": "policy_clip",
+    "clip_range": "policy_clip", "ent_coef": "entropy_cost", "entropy_coef": "entropy_cost", "env_name": "env_id",
+    "gae_lambda": "vtrace_lambda", "gamma": "discount", "int_coef": "intrinsic_scale", "log_dir": "out",
+    "lr": "learning_rate", "n_envs": "num_envs", "n_epochs": "update_epochs", "n_seeds": "seeds",
+    "n_steps": "unroll_length", "num_env_steps": "frames", "num_seeds": "seeds", "num_steps": "unroll_length",
+    "num_timesteps": "frames", "output_dir": "out", "project": "wandb", "save_freq": "checkpoint_every",
+    "save_path": "out", "tensorboard_log": "tensorboard", "timesteps": "frames", "total_frames": "frames",
+    "total_steps": "frames", "total_timesteps": "frames", "update_every": "unroll_period", "verbose": "progress",
+    "wandb_project": "wandb",
+}  # fmt: skip
+"""Names of settings in other libraries, and the names that they have here."""
+NOT_A_SETTING = {
+    "device": "JAX chooses the device: set the environment variable JAX_PLATFORMS to cpu or cuda",
+    "policy": "the network is always a recurrent one; its sizes are torso_size, lstm_size and head_size",
+    "policy_kwargs": "the sizes of the networks are torso_size, lstm_size and head_size",
+    "net_arch": "the sizes of the networks are torso_size, lstm_size and head_size",
+    "vf_coef": "policy and value are not weighted against each other",
+}
+"""Names of settings in other libraries that are none here, and what to do instead."""
+
+
+def check_setting(name: str, known: Iterable[str]) -> None:
+    """Raises ValueError if there is no such setting. The message has its name here, or a similar one."""
+    known = set(known)
+    if name not in known:
+        raise ValueError(f"there is no setting {name!r}.{hint_for_setting(name, known)}")
+
+
+def hint_for_setting(name: str, known: Iterable[str]) -> str:
+    """Returns the end of an error message about an unknown setting, or an empty string."""
+    if name in NOT_A_SETTING:
+        return f" {NOT_A_SETTING[name][0].upper()}{NOT_A_SETTING[name][1:]}."
+    if name in ELSEWHERE:
+        return f" In gemax it is {ELSEWHERE[name]}."
+    return did_you_mean(name, known)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
 import pytest
 
-from gemax.cli.progress import TrainingBar, format_metrics, report_outcome
+from gemax.cli.progress import report_outcome
+from gemax.runs.progress import TrainingBar, format_metrics
 from gemax.runs.session import Outcome
 
 LINE = {

@@ -11,6 +11,7 @@ from sb3_contrib import RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import DummyVecEnv
 from tests.parameters import fast_or_slow
 
@@ -18,6 +19,7 @@ import gemax.integrations.gymnasium  # noqa: F401
 from gemax.integrations.stable_baselines3 import (
     GymnasiumVecEnv,
     IntrinsicDictReplayBuffer,
+    IntrinsicMetricsCallback,
     IntrinsicReplayBuffer,
     IntrinsicRewardCallback,
     add_to_rewards,
@@ -231,6 +233,16 @@ def test_an_off_policy_agent_is_referred_to_the_replay_buffer():
         model.learn(1, callback=IntrinsicRewardCallback("gem"))
 
 
+class RecordingFormat(KVWriter):
+    """Keeps the logged values."""
+
+    def __init__(self, logged):
+        self._logged = logged
+
+    def write(self, key_values, key_excluded, step=0):
+        self._logged.update(key_values)
+
+
 @pytest.mark.parametrize(
     ("kind", "env", "policy", "buffer"),
     [
@@ -250,9 +262,12 @@ def test_off_policy_agents_get_the_reward_when_a_batch_is_sampled(kind, env, pol
         device="cpu",
         seed=0,
         replay_buffer_class=buffer,
-        replay_buffer_kwargs={"method": "gem", "settings": TINY},
+        replay_buffer_kwargs={"method": "gem", **TINY},
     )
-    model.learn(32)
+    logged = {}
+    model.set_logger(Logger(None, [RecordingFormat(logged)]))
+    model.learn(32, callback=IntrinsicMetricsCallback(), log_interval=1)
+    assert np.isfinite([logged["intrinsic/reward"], logged["intrinsic/gem_loss"]]).all()
     replay = model.replay_buffer
     assert int(replay.learner_state.updates) == 4
     rewards = replay.sample(16).rewards.numpy()
@@ -266,9 +281,7 @@ def test_off_policy_agents_get_the_reward_when_a_batch_is_sampled(kind, env, pol
     )
 
 
-@pytest.mark.parametrize(
-    "settings", [{"method": "ngu"}, {"method": "e3b"}, {"settings": {"episodic_weight": 0.5}}]
-)
+@pytest.mark.parametrize("settings", [{"method": "ngu"}, {"method": "e3b"}, {"episodic_weight": 0.5}])
 def test_methods_that_need_episodes_in_order_are_refused_by_the_replay_buffer(settings):
     with pytest.raises(
         ValueError,
@@ -305,3 +318,25 @@ def test_other_autoreset_modes_are_refused_for_stable_baselines3():
     envs = gymnasium.make_vec("gemax/Map-v0", 2, map="S.G\n", horizon=4)
     with pytest.raises(ValueError, match='autoreset_mode="SameStep"'):
         GymnasiumVecEnv(envs)
+
+
+def test_settings_that_only_the_agent_has_are_refused():
+    for name in ("learning_rate", "num_envs", "intrinsic_half_life"):
+        with pytest.raises(
+            ValueError, match=f"{name} has no effect here, where another library trains the agent"
+        ):
+            trained(**{"method": "gem", name: 8})
+    with pytest.raises(ValueError, match=r"there is no setting 'lr'. In gemax it is learning_rate"):
+        trained(method="gem", lr=1e-3)
+    with pytest.raises(ValueError, match="num_envs has no effect here"):
+        DQN(
+            "MlpPolicy",
+            Clock(),
+            replay_buffer_class=IntrinsicReplayBuffer,
+            replay_buffer_kwargs={"num_envs": 4},
+        )
+
+
+def test_the_metrics_of_a_replay_buffer_need_one():
+    with pytest.raises(ValueError, match="needs an agent with an IntrinsicReplayBuffer"):
+        agent(PPO).learn(1, callback=IntrinsicMetricsCallback())

@@ -418,7 +418,7 @@ def test_a_run_can_start_from_the_best_checkpoint(faded, tmp_path):
 def test_a_resumed_run_keeps_its_best_checkpoint_and_does_not_repeat_the_warning(faded, tmp_path):
     path, before, messages = tmp_path / "run", stored(RunDirectory(faded[0])), []
     shutil.copytree(faded[0], path)
-    resume(path, updates=55, hooks=Hooks(messages.append, plots=False))
+    resume(path, {"updates": 55}, hooks=Hooks(messages.append, plots=False))
     assert stored(RunDirectory(path)) == before
     assert RunDirectory(path).read_summary()["best_update"] == before[0]
     assert not any(message.startswith("Warning") for message in messages)

@@ -46,9 +46,12 @@ def _run_verb(arguments: list[str]) -> int:
     import gemax
     from gemax.cli.bench import bench
     from gemax.cli.collect import collect
+    from gemax.cli.compare import compare
     from gemax.cli.doctor import doctor
     from gemax.cli.envs import envs
     from gemax.cli.evaluate import evaluate
+    from gemax.cli.flags import check_flags
+    from gemax.cli.record import record
     from gemax.cli.reproduce import reproduce
     from gemax.cli.resume import resume
     from gemax.cli.train import train
@@ -59,9 +62,11 @@ def _run_verb(arguments: list[str]) -> int:
         return 0
     verbs = {
         verb.__name__: verb
-        for verb in (train, resume, evaluate, collect, reproduce, view, bench, envs, doctor)
+        for verb in (train, resume, evaluate, record, compare, collect, reproduce, view, bench, envs, doctor)
     }
     check_stop()
+    if arguments[:1] in (["train"], ["resume"]):
+        check_flags(arguments[0], arguments[1:])
     # `train` parses its own flags, because their defaults depend on the environment.
     if arguments[:1] == ["train"]:
         return train(arguments[1:])

@@ -78,8 +78,8 @@ def describe(record: dict[str, Any]) -> str:
 
 def print_outcome(outcome: "Outcome", folder: Path) -> int:
     """Prints failures and the table. Returns the exit code."""
-    from gemax.cli.progress import make_console
     from gemax.experiments.explore.runner import TABLE
+    from gemax.runs.progress import make_console
 
     console = make_console()
     for name, error in outcome.failures.items():

@@ -30,8 +30,8 @@ def collect(
     """
     from rich.progress import Progress
 
-    from gemax.cli.progress import make_console
     from gemax.integrations.collect import collect as collect_dataset
+    from gemax.runs.progress import make_console
 
     console = make_console()
     with Progress(console=console, disable=not console.is_terminal) as bar:

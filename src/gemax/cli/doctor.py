@@ -1,4 +1,4 @@
-"""`gemax doctor`: lists versions and hardware, and warns about untested ones."""
+"""`gemax doctor`: lists versions, hardware and optional packages, and ends with a verdict."""
 
 import platform
 
@@ -7,23 +7,41 @@ TESTED_JAX = "0.10"
 
 
 def doctor() -> int:
-    """Lists versions and hardware, and warns about untested ones."""
+    """Lists versions, hardware and optional packages, and ends with a verdict."""
     import jax
     from rich.console import Console
 
+    from gemax.extras import EXTRAS, is_installed
     from gemax.runs.provenance import provenance
 
     console, facts = Console(highlight=False), provenance()
     platforms = [device.platform for device in jax.devices()]
     devices = [f"{device.platform} {device.id}" for device in jax.devices()]
     for name, value in {**facts, "devices": ", ".join(devices)}.items():
-        console.print(f"{name:>8}  {value}")
-    for warning in _untested(platform.python_version(), facts["jax"], platforms):
+        console.print(f"{name:>17}  {value}")
+    console.print("\noptional packages:")
+    for name, extra in EXTRAS.items():
+        # Printed without markup: the command contains brackets.
+        state = "installed" if is_installed(name) else f"not installed: {extra.install}"
+        console.print(f"{name:>17}  {state} ({extra.purpose})", markup=False, soft_wrap=True)
+    warnings = untested(platform.python_version(), facts["jax"], platforms)
+    for warning in warnings:
         console.print(f"[yellow]untested:[/] {warning}")
+    print(f"\n{verdict(warnings, _works())}")
     return 0
 
 
-def _untested(python: str, jax_version: str, platforms: list[str]) -> list[str]:
+def verdict(warnings: list[str], works: bool) -> str:
+    """Returns the last line of the report."""
+    if not works:
+        return "gemax does not work here: JAX computes a wrong result. Install JAX again."
+    if warnings:
+        return "gemax works here. What is listed as untested should work, but the tests do not run with it."
+    return "gemax works here, with versions that the tests run with. Try: gemax train two-rooms"
+
+
+def untested(python: str, jax_version: str, platforms: list[str]) -> list[str]:
+    """Returns a sentence about each version or device that the tests do not run with."""
     warnings = []
     if not python.startswith(f"{TESTED_PYTHON}."):
         warnings.append(f"Python {python}; the tests run on {TESTED_PYTHON}.")
@@ -32,3 +50,11 @@ def _untested(python: str, jax_version: str, platforms: list[str]) -> list[str]:
     if set(platforms) != {"cpu"}:
         warnings.append("accelerators; the tests run on CPUs only.")
     return warnings
+
+
+def _works() -> bool:
+    """Compiles and runs a small function on the default device."""
+    import jax.numpy as jnp
+    from jax import jit
+
+    return bool(jit(lambda x: jnp.sum(x * x))(jnp.arange(4.0)) == 14.0)

@@ -30,8 +30,8 @@ def evaluate(
     """
     from rich.table import Table
 
-    from gemax.cli.progress import make_console
     from gemax.runs.evaluation import ACTION_MODES, evaluate_run
+    from gemax.runs.progress import make_console
     from gemax.training.assemble import CustomParts
 
     console = make_console()
@@ -44,7 +44,9 @@ def evaluate(
     for label, statistics in rows.items():
         table.add_row(label, *(_format(statistics.get(name)) for name in COLUMNS))
     console.print(table)
-    console.print(f"Written to {run / 'evaluation.json'}. ± is half of a 95 % confidence interval.")
+    console.print(
+        f"Written to {run / 'evaluation.json'}. ± is half of a 95 % confidence interval.", soft_wrap=True
+    )
     return 0
 
 

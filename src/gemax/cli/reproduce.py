@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from gemax.cli.progress import ProgressBar, make_console
 from gemax.errors import ExitCode
+from gemax.runs.progress import ProgressBar, make_console
 
 if TYPE_CHECKING:
     from gemax.experiments.claims import Claim

@@ -1,7 +1,7 @@
 """`gemax resume`: resumes a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -12,32 +12,59 @@ def resume(
     run: Annotated[Positional[Path], arg(metavar="RUN")],
     /,
     updates: int | None = None,
+    stop_at_return: Annotated[float | None, arg(metavar="RETURN")] = None,
+    learning_rate: float | None = None,
+    reward_learning_rate: float | None = None,
+    entropy_cost: float | None = None,
+    intrinsic_scale: float | None = None,
+    intrinsic_shift: float | None = None,
+    checkpoint_every: int | None = None,
+    keep_checkpoints: int | None = None,
+    vectorization_mode: Literal["sync", "async"] | None = None,
+    num_workers: int | None = None,
+    env_timeout: float | None = None,
+    checkpoint: Annotated[Literal["newest", "best"] | int, arg(metavar="newest|best|UPDATE")] = "newest",
     trust: bool = False,
     tensorboard: bool = False,
     wandb: Annotated[str | None, arg(metavar="PROJECT")] = None,
     launch: OmitArgPrefixes[LaunchOptions] = LaunchOptions(),  # noqa: B008 (it is immutable)
 ) -> int:
-    """Resumes a run from its newest good checkpoint, bit-exactly. gym: environments start new episodes.
+    """Resumes a run, bit-exactly unless a setting is changed. gym: environments start new episodes.
 
     Args:
         run: The run directory.
         updates: New total number of updates, more than the run has done. The default is the configured number.
+        stop_at_return: Stop earlier, once the mean return of the last 100 episodes is at least this.
+        learning_rate: New learning rate of policy and value.
+        reward_learning_rate: New learning rate of the intrinsic reward.
+        entropy_cost: New weight of the policy's entropy.
+        intrinsic_scale: New scale of the intrinsic reward.
+        intrinsic_shift: New mean of the intrinsic reward.
+        checkpoint_every: New number of updates between checkpoints.
+        keep_checkpoints: New number of checkpoints to keep.
+        vectorization_mode: Step gym: environments in this process (sync) or in worker processes (async).
+        num_workers: New number of worker processes.
+        env_timeout: New time limit of one step of all gym: environments, in seconds.
+        checkpoint: The state to continue from. Later metrics and checkpoints are deleted.
         trust: Import the module of the environment although the run was made elsewhere.
         tensorboard: Also write TensorBoard events to the run directory.
         wandb: Also send metrics to this Weights & Biases project.
         launch: Where the run executes, which may differ from before.
     """
-    from gemax.cli.progress import TrainingBar, report_outcome
+    given = dict(locals())
+    from gemax.cli.progress import report_outcome
     from gemax.launch.placement import resume as resume_run
+    from gemax.runs.progress import TrainingBar
     from gemax.runs.run_directory import RunDirectory
     from gemax.runs.session import Hooks
     from gemax.runs.sinks import sinks_for
     from gemax.training.assemble import CustomParts
-    from gemax.training.config import config_from_json
+    from gemax.training.config import SAFE_FIELDS, config_from_json
 
+    changes = {name: given[name] for name in SAFE_FIELDS if given[name] is not None}
     config = config_from_json(RunDirectory(run).read_config())
     sinks = sinks_for(tensorboard=tensorboard, wandb=wandb)
     with TrainingBar(updates or config.run.updates) as bar:
         hooks = Hooks(bar.log, bar.show, sinks)
-        outcome = resume_run(launch, run, updates, hooks, CustomParts(trust=trust))
+        outcome = resume_run(launch, run, changes, hooks, CustomParts(trust=trust), checkpoint)
     return 0 if outcome is None else report_outcome(outcome)

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, Suppress, arg
 
+from gemax.cli.flags import flag_names
 from gemax.launch.options import LaunchOptions
 from gemax.rewards.config import Method
 from gemax.settings import field_names
-from gemax.training.config import SECTIONS, Config, Preset
-from gemax.training.presets import configure
+from gemax.training.config import SECTION_OF, SECTIONS, Config, Preset
+from gemax.training.presets import check_used, configure, updates_for
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class CommonFlags:
     """Trains an agent to explore an environment. Writes metrics, checkpoints and plots to a run directory."""
 
     env_id: Annotated[Positional[str], arg(metavar="ENV")] = "two-rooms"
-    """Environment: a name that `gemax envs` lists, or `gym:ID` for any Gymnasium environment."""
+    """Environment: a name that `gemax envs` lists, `gym:ID` for any Gymnasium environment, or
+    `gym:MODULE:CLASS` for a class or function of your own (`jax:MODULE:FUNCTION` if it makes a `gemax.JaxEnv`)."""
     map: Annotated[Path | None, arg(metavar="FILE")] = None
     """Text file with a custom map to explore instead of ENV. Set the episode length with `--horizon`."""
     method: Method = "gem"
@@ -32,6 +34,10 @@ class CommonFlags:
     """Number of seeds to train in parallel (gemax environments only)."""
     updates: int = 500
     """Number of updates to train for."""
+    frames: Annotated[int | None, arg(metavar="N")] = None
+    """Number of environment steps to train for, for each seed, instead of `--updates`."""
+    stop_at_return: Annotated[float | None, arg(metavar="RETURN")] = None
+    """Stop earlier, once the mean return of the last 100 episodes is at least this."""
     num_envs: int = 64
     """Number of environments to step in parallel."""
     learning_rate: float = 1e-3
@@ -108,14 +114,20 @@ def config_of(flags: Any) -> Config:
         from gemax.envs.maps import read_map_text
 
         settings |= {"env_id": flags.map.stem, "map_text": read_map_text(flags.map)}
-    return Config().replace(**settings)
+    config = Config().replace(**settings)
+    return config if flags.frames is None else config.replace(updates=updates_for(config, flags.frames))
 
 
 def train(arguments: list[str]) -> int:
     """Trains an agent to explore an environment. Writes metrics, checkpoints and plots to a run directory."""
     flags = parse_flags(arguments)
-    from gemax.cli.progress import TrainingBar, report_outcome
+    names = flag_names(arguments)
+    if "frames" in names and "updates" in names:
+        raise ValueError("give either --frames or --updates.")
+    check_used(flags.env_id, [] if flags.map is not None else [name for name in names if name in SECTION_OF])
+    from gemax.cli.progress import report_outcome
     from gemax.launch.placement import start_run
+    from gemax.runs.progress import TrainingBar
     from gemax.runs.session import Hooks
     from gemax.runs.sinks import sinks_for
 

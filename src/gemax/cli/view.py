@@ -65,6 +65,6 @@ def _page_of(path: Path) -> Iterator[None]:
 
 def log(message: str) -> None:
     """Prints a message."""
-    from gemax.cli.progress import make_console
+    from gemax.runs.progress import make_console
 
     make_console().print(message, soft_wrap=True)

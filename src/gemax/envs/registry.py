@@ -3,17 +3,23 @@
 Rows contain the import path of the factory, so that `gemax --help` does not import JAX.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemax.envs.config import ObservationMode
+from gemax.envs.imports import is_qualname
 from gemax.settings import did_you_mean, import_function
 
 if TYPE_CHECKING:
     from gemax.envs.base import JaxEnv
 
 GYM_PREFIX = "gym:"
-"""The id of a Gymnasium environment is `gym:ID`."""
+"""The id of a Gymnasium environment is `gym:ID`, or `gym:module:function` for a function that makes one."""
+JAX_PREFIX = "jax:"
+"""The id of a custom `JaxEnv` is `jax:module:function`."""
+CUSTOM = "custom"
+"""After a prefix: an environment that a user passes from Python, and that cannot be imported."""
 
 # Settings of 2-Rooms. 2-Rooms with noise and 2-Keys use them too, because the paper's table does not list these two.
 PAPER_TWO_ROOMS = {
@@ -150,15 +156,47 @@ GYMNASIUM = CUSTOM_MAP._replace(
 """Row of all Gymnasium environments."""
 
 
+CUSTOM_JAX = CUSTOM_MAP._replace(
+    env_id=JAX_PREFIX,
+    title="custom JAX environment",
+    # Rewards of any size, as in Gymnasium environments. Steps are cheap, so there are more of them.
+    laptop={
+        name: GYMNASIUM.laptop[name]
+        for name in ("discount", "intrinsic_shift", "intrinsic_half_life", "return_scale")
+        if name in GYMNASIUM.laptop
+    },
+    paper=GYMNASIUM.paper,
+    is_gridworld=False,
+)
+"""Row of all `JaxEnv`s that users pass."""
+
+
 def find_env(env_id: str) -> EnvRow:
     """Returns the row of an environment. Unknown ids are names of custom maps."""
+    if env_id.startswith(JAX_PREFIX):
+        return CUSTOM_JAX
     return GYMNASIUM if env_id.startswith(GYM_PREFIX) else ENVS.get(env_id, CUSTOM_MAP)
 
 
 def module_of(env_id: str) -> str | None:
     """Returns the module that an id names to be imported, as in `gym:MODULE:ID`, or None."""
-    name = env_id.removeprefix(GYM_PREFIX)
-    return name.rpartition(":")[0] or None
+    return _without_prefix(env_id).rpartition(":")[0] or None
+
+
+def is_factory(env_id: str) -> bool:
+    """Returns whether an id names a function, as in `gym:MODULE:FUNCTION`. Registered ids are no Python names."""
+    module, _, name = _without_prefix(env_id).rpartition(":")
+    return bool(module) and is_qualname(name)
+
+
+def short_name(env_id: str) -> str:
+    """Returns an id without its prefix and, if it names a function, without its module."""
+    name = _without_prefix(env_id)
+    return name.rpartition(":")[2] if is_factory(env_id) else name
+
+
+def _without_prefix(env_id: str) -> str:
+    return env_id.removeprefix(GYM_PREFIX).removeprefix(JAX_PREFIX)
 
 
 def make_env(env_id: str, *, observation: ObservationMode = "pixels", reward_free: bool = False) -> "JaxEnv":
@@ -170,10 +208,17 @@ def make_env(env_id: str, *, observation: ObservationMode = "pixels", reward_fre
     row = ENVS.get(env_id)
     if row is None:
         raise ValueError(
-            f"environment must be one of {', '.join(ENVS)}; got {env_id!r}.{did_you_mean(env_id, ENVS)}"
+            f"environment must be one of {', '.join(ENVS)}; got {env_id!r}.{_suggestion(env_id)}"
         )
     settings: dict[str, Any] = {"observation": observation} if row.is_gridworld else {}
     return factory_of(row)(**settings, reward_free=reward_free)
+
+
+def _suggestion(env_id: str) -> str:
+    """Returns the end of an error message about an unknown environment."""
+    # Ids of Gymnasium end with a version, and functions are named after their module.
+    is_gymnasium = re.search(r"-v\d+$", env_id) or ":" in env_id
+    return f" Did you mean {GYM_PREFIX}{env_id}?" if is_gymnasium else did_you_mean(env_id, ENVS)
 
 
 def factory_of(row: EnvRow) -> Callable[..., "JaxEnv"]:

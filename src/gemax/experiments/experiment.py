@@ -61,8 +61,10 @@ def figure_config(env_id: str, preset: Preset, *, budget: float = 1.0, **setting
     In the `laptop` preset, the number of updates is `budget` times `figure_updates` of the environment. The `paper`
     preset has its own number of updates, and ignores `budget`.
     """
-    updates = {"updates": round(budget * ENVS[env_id].figure_updates)} if preset == "laptop" else {}
-    return configure(env_id, preset, **(updates | {"episodic_weight": 0.0} | settings))
+    chosen: dict[str, Any] = {"episodic_weight": 0.0}
+    if preset == "laptop":
+        chosen["updates"] = round(budget * ENVS[env_id].figure_updates)
+    return configure(env_id, preset, **(chosen | settings))
 
 
 def seed_configs(

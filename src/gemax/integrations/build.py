@@ -1,5 +1,6 @@
 """Builds intrinsic rewards for the spaces of Gymnasium environments."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,15 +14,24 @@ from gemax.integrations.intrinsic_learner import IntrinsicLearner, make_learner
 from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.build import RewardInputs
 from gemax.rewards.centred import centred
+from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.registry import METHODS, build_reward
+from gemax.settings import check_setting, field_names
+from gemax.training.config import SECTION_OF
 from gemax.training.presets import configure
 from gemax.types import default_pixels_per_cell
 
 Method: TypeAlias = str | IntrinsicReward
 """The name of a method, or a custom intrinsic reward."""
 
+NETWORK_SETTINGS = {"torso_size", "head_size", "adam_beta1", "adam_beta2", "max_grad_norm"}
+"""Settings of the agent that the networks of an intrinsic reward share."""
 ALLOWED_METHODS = [row.name for row in METHODS.values() if not row.needs_states]
 """Methods for environments without cells."""
+
+
+REWARD_SETTINGS = {*field_names(IntrinsicConfig), *NETWORK_SETTINGS} - {"method", "intrinsic_half_life"}
+"""Settings that an intrinsic reward uses without gemax's agent. The half-life depends on the agent's returns."""
 
 
 class RewardOptions(NamedTuple):
@@ -72,6 +82,7 @@ def build_reward_for(
         raise ValueError(
             f"method must be one of {', '.join(ALLOWED_METHODS)}, or an IntrinsicReward; got {method!r}.{hint}"
         )
+    check_reward_settings(settings)
     config = configure(GYM_PREFIX, method=method, **settings)
     inputs = RewardInputs(
         optimiser=make_optimiser(config.agent, config.intrinsic.reward_learning_rate),
@@ -85,6 +96,17 @@ def build_reward_for(
     )
     reward = build_reward(config.intrinsic, inputs)
     return reward if method == "none" else centred(reward, config.intrinsic.intrinsic_shift)
+
+
+def check_reward_settings(settings: Iterable[str]) -> None:
+    """Raises ValueError for a setting that is unknown, or that an intrinsic reward alone ignores."""
+    for name in settings:
+        check_setting(name, SECTION_OF)
+        if name not in REWARD_SETTINGS:
+            raise ValueError(
+                f"{name} has no effect here, where another library trains the agent: set it there. The intrinsic "
+                f"reward has these settings: {', '.join(sorted(REWARD_SETTINGS))}."
+            )
 
 
 def action_indices(

@@ -9,17 +9,24 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import jax
 import numpy as np
-from gymnasium import spaces
-from gymnasium.error import InvalidAction, ResetNeeded, UnsupportedMode
-from gymnasium.utils import seeding
-from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Bool, Int, UInt8, UInt32
 
 from gemax.envs.base import JaxEnv
+from gemax.extras import require
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+    from gymnasium.error import InvalidAction, ResetNeeded, UnsupportedMode
+    from gymnasium.utils import seeding
+    from gymnasium.vector import AutoresetMode
+    from gymnasium.vector.utils import batch_space
+except ModuleNotFoundError:
+    require("gymnasium", "gemax.integrations.gymnasium")
+    raise
+
 from gemax.integrations.compiled_env import CompiledEnv, EpisodeState, compiled_env
 from gemax.integrations.registration import gymnasium_id, register_envs
 from gemax.integrations.render_window import RenderWindow, missing_requirement

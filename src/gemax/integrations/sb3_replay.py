@@ -6,13 +6,14 @@ A stored intrinsic reward would be stale when it is replayed. So the reward of e
 sampled, and the intrinsic reward learns from the batch. GEM then maximises the entropy of the states in the buffer.
 """
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 
+from gemax.extras import require
 from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner
 from gemax.integrations.intrinsic_learner import LearnerState, host_transitions
 from gemax.integrations.learner_checkpoint import (
@@ -22,6 +23,13 @@ from gemax.integrations.learner_checkpoint import (
     state_to_arrays,
 )
 from gemax.types import Transition
+
+try:
+    from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
+    from stable_baselines3.common.callbacks import BaseCallback
+except ModuleNotFoundError:
+    require("stable-baselines3", "IntrinsicReplayBuffer")
+    raise
 
 
 class IntrinsicReplayBuffer(ReplayBuffer):
@@ -33,8 +41,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         replace_reward: Whether the intrinsic reward replaces that of the environment, instead of being added to it.
         time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
         seed: Seed of the networks of the intrinsic reward.
-        settings: Fields of `gemax.Config` that concern the intrinsic reward.
-        buffer_settings: Keyword arguments of `ReplayBuffer`.
+        settings: Fields of `gemax.Config` that concern the intrinsic reward, and keyword arguments of `ReplayBuffer`.
     """
 
     def __init__(
@@ -44,11 +51,11 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         replace_reward: bool = False,
         time_feature: int | None = None,
         seed: int = 0,
-        settings: dict[str, Any] | None = None,
-        **buffer_settings: Any,
+        **settings: Any,
     ):
-        super().__init__(*arguments, **buffer_settings)
-        settings = {"episodic_weight": 0.0, **(settings or {})} if method == "gem" else settings or {}
+        of_buffer = inspect.signature(ReplayBuffer).parameters
+        super().__init__(*arguments, **{name: settings.pop(name) for name in of_buffer if name in settings})
+        settings = {"episodic_weight": 0.0, **settings} if method == "gem" else settings
         self.options = RewardOptions(method, settings, time_feature)
         self.replace_reward, self.seed = replace_reward, seed
         if method in ("ngu", "ngu-rnd", "e3b") or self.options.settings.get("episodic_weight"):
@@ -59,7 +66,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         self._build()
         self.learner_state: LearnerState = self._learner.init(jax.random.key(seed))
         self.metrics: dict[str, float] = {}
-        """Metrics of the last sampled batch."""
+        """Metrics of the last sampled batch. `IntrinsicMetricsCallback` logs them."""
 
     def _build(self) -> None:
         # The steps are sampled at random, so GEM can take its negatives from the other half of the batch.
@@ -74,6 +81,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
             self.learner_state, self._transitions(samples)
         )
         self.metrics = {name: float(value) for name, value in metrics.items()}
+        self.metrics["reward"] = float(np.mean(rewards))
         intrinsic = self.to_torch(np.asarray(rewards).reshape(-1, 1))
         return samples._replace(rewards=intrinsic if self.replace_reward else samples.rewards + intrinsic)
 
@@ -115,3 +123,26 @@ class IntrinsicReplayBuffer(ReplayBuffer):
 
 class IntrinsicDictReplayBuffer(IntrinsicReplayBuffer, DictReplayBuffer):
     """An `IntrinsicReplayBuffer` for dictionary observations."""
+
+
+class IntrinsicMetricsCallback(BaseCallback):
+    """Logs the metrics of an `IntrinsicReplayBuffer` as `intrinsic/NAME`, with those of the agent.
+
+    A replay buffer cannot reach the logger of its agent, so pass this to `learn`:
+
+        model.learn(100_000, callback=IntrinsicMetricsCallback())
+    """
+
+    def _on_training_start(self) -> None:
+        if not isinstance(getattr(self.model, "replay_buffer", None), IntrinsicReplayBuffer):
+            raise ValueError(
+                "IntrinsicMetricsCallback needs an agent with an IntrinsicReplayBuffer. PPO and other on-policy agents "
+                "log with IntrinsicRewardCallback."
+            )
+
+    def _on_step(self) -> bool:
+        buffer = getattr(self.model, "replay_buffer", None)
+        assert isinstance(buffer, IntrinsicReplayBuffer)
+        for name, value in buffer.metrics.items():
+            self.logger.record(f"intrinsic/{name}", value)
+        return True

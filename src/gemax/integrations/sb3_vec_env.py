@@ -8,9 +8,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
-from stable_baselines3.common.vec_env import VecEnv
 
 from gemax.envs.host.autoreset import autoreset_mode
+from gemax.extras import require
+
+try:
+    from stable_baselines3.common.vec_env import VecEnv
+except ModuleNotFoundError:
+    require("stable-baselines3", "GymnasiumVecEnv")
+    raise
 
 
 class GymnasiumVecEnv(VecEnv):

@@ -15,18 +15,31 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
-from stable_baselines3.common.buffers import RolloutBuffer
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
+from gemax.extras import require
 from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner
 from gemax.integrations.intrinsic_learner import LearnerState, check_finite, host_transitions
 from gemax.integrations.learner_checkpoint import load_learner, save_learner
-from gemax.integrations.sb3_replay import IntrinsicDictReplayBuffer, IntrinsicReplayBuffer
+from gemax.integrations.sb3_replay import (
+    IntrinsicDictReplayBuffer,
+    IntrinsicMetricsCallback,
+    IntrinsicReplayBuffer,
+)
 from gemax.integrations.sb3_vec_env import GymnasiumVecEnv
 from gemax.types import Transition
 
-__all__ = ["GymnasiumVecEnv", "IntrinsicDictReplayBuffer", "IntrinsicReplayBuffer", "IntrinsicRewardCallback"]
+try:
+    from stable_baselines3.common.buffers import RolloutBuffer
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+except ModuleNotFoundError:
+    require("stable-baselines3", "gemax.integrations.stable_baselines3")
+    raise
+
+__all__ = [
+    "GymnasiumVecEnv", "IntrinsicDictReplayBuffer", "IntrinsicMetricsCallback", "IntrinsicReplayBuffer",
+    "IntrinsicRewardCallback",
+]  # fmt: skip
 
 MIN_ENVS = 8
 """With fewer environments, GEM takes negatives from recent episodes, not from the other half of the environments."""

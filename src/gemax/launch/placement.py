@@ -1,14 +1,17 @@
 """Starts and resumes runs in this process, on several devices, or with actors on a Ray cluster."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from gemax.launch.options import LaunchOptions
 from gemax.launch.ray_cluster import ray_cluster
 from gemax.runs import session
+from gemax.runs.checkpoints import Checkpoint
 from gemax.runs.run_directory import RunDirectory
 from gemax.runs.session import Hooks, Log, Outcome, Place
+from gemax.runs.stored_config import changed_config
 from gemax.training.assemble import CustomParts, assemble
 from gemax.training.config import Config, config_from_json
 
@@ -27,14 +30,19 @@ def start_run(
 
 
 def resume(
-    options: LaunchOptions, path: Path, updates: int | None, hooks: Hooks, custom: CustomParts | None = None
+    options: LaunchOptions,
+    path: Path,
+    changes: Mapping[str, Any],
+    hooks: Hooks,
+    custom: CustomParts | None = None,
+    checkpoint: Checkpoint = "newest",
 ) -> Outcome | None:
     """Resumes a run, with the same options as before or others. Returns None in a process that follows another one."""
     config = config_from_json(RunDirectory(path).read_config())
     with placement(options, config, hooks.log, custom) as place:
         if is_follower(options):
-            return _follow(place, config if updates is None else config.replace(updates=updates), custom)
-        return session.resume(path, updates, custom, hooks._replace(place=place))
+            return _follow(place, changed_config(config, changes), custom)
+        return session.resume(path, changes, custom, hooks._replace(place=place), checkpoint)
 
 
 def is_follower(options: LaunchOptions) -> bool:

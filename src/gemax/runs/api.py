@@ -4,22 +4,30 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gemax.envs.base import JaxEnv
 from gemax.rewards.similarity import PairSimilarity
 from gemax.runs import session
 from gemax.runs.checkpoints import Checkpoint
 from gemax.runs.handle import Run, open_run
 from gemax.runs.session import Callback
-from gemax.training.assemble import CUSTOM_ENV, CustomParts, CustomReward, MakeEnv
+from gemax.runs.show_progress import show_progress
+from gemax.runs.sinks import sinks_for
+from gemax.training.assemble import CustomParts, CustomReward, MakeEnv
+from gemax.training.custom_env import name_of_env
 from gemax.training.presets import configure
 
 
 def train(
-    env: str | MakeEnv = "two-rooms",
+    env: str | JaxEnv | MakeEnv = "two-rooms",
     *,
     method: str = "gem",
     seed: int = 0,
     out: str | Path | None = None,
+    frames: int | None = None,
+    progress: bool = True,
     callback: Callback | None = None,
+    tensorboard: bool = False,
+    wandb: str | None = None,
     similarity: str | PairSimilarity = "learned",
     reward: CustomReward | None = None,
     start_from: Run | str | Path | None = None,
@@ -29,12 +37,18 @@ def train(
     """Trains an agent to explore an environment, as `gemax train` does.
 
     Args:
-        env: A gemax environment, `gym:ID` for a Gymnasium environment, or a function that returns a new Gymnasium
-            environment. If the function returns vector environments, `num_envs` must be their size.
+        env: A gemax environment, `gym:ID` for a Gymnasium environment, a function or class that makes a new Gymnasium
+            environment, a `JaxEnv`, or a function that makes one. If the function makes vector environments,
+            `num_envs` must be their size. A function that can be imported is stored in the run as `module:function`,
+            so that no command needs it again.
         method: The intrinsic reward.
         seed: Random seed. With `seeds=5`, the first of five seeds that are trained together.
         out: Run directory. The default is runs/ENV-METHOD-SEED, numbered if that exists.
+        frames: Number of environment steps of each seed, instead of `updates`.
+        progress: Shows a progress bar in a terminal or notebook, and prints lines otherwise.
         callback: Called with the metrics of every compiled call.
+        tensorboard: Also writes TensorBoard events to the run directory.
+        wandb: Also sends metrics to this Weights & Biases project.
         similarity: `learned`, `exponential`, `indicator`, or a function that maps two batches of standardised,
             flattened observations, [N, D] and [M, D], to their similarities, [N, M], in [0, 1].
         reward: A custom `IntrinsicReward` instead of a method, or a function that makes one from the environment's
@@ -46,15 +60,15 @@ def train(
     Returns:
         The run: its metrics, its policy and more; see `gemax.Run`.
     """
-    if not isinstance(env, str) and not callable(env):
+    if not isinstance(env, str | JaxEnv) and not callable(env):
         raise ValueError(f"env must be a name, or a function that returns an environment; got {env!r}.")
     if reward is not None and method not in ("gem", "custom"):
         raise ValueError(f"reward replaces the method, so give only one of them; got method {method!r}.")
-    custom = CustomParts(
-        similarity if callable(similarity) else None, reward, None if isinstance(env, str) else env
-    )
+    env_id, make_env = (env, None) if isinstance(env, str) else name_of_env(env)
+    custom = CustomParts(similarity if callable(similarity) else None, reward, make_env)
     config = configure(
-        env if isinstance(env, str) else CUSTOM_ENV,
+        env_id,
+        frames=frames,
         method=method if reward is None else "custom",
         seed=seed,
         similarity="custom" if callable(similarity) else similarity,
@@ -62,8 +76,9 @@ def train(
         start_checkpoint=str(start_checkpoint),
         **settings,
     )
-    hooks = session.Hooks(callback=callback)
-    outcome = session.start_run(config, None if out is None else Path(out), custom, hooks)
+    sinks, path = sinks_for(tensorboard=tensorboard, wandb=wandb), None if out is None else Path(out)
+    with show_progress(config.run.updates, progress, callback, sinks) as hooks:
+        outcome = session.start_run(config, path, custom, hooks)
     return Run(outcome.path, custom, outcome.stop_signal)
 
 
@@ -72,8 +87,11 @@ def resume(
     *,
     updates: int | None = None,
     checkpoint: Checkpoint = "newest",
+    progress: bool = True,
     callback: Callback | None = None,
-    **custom: Any,
+    tensorboard: bool = False,
+    wandb: str | None = None,
+    **settings: Any,
 ) -> Run:
     """Resumes a run, as `gemax resume` does. The same as `gemax.load(run).resume(...)`.
 
@@ -83,10 +101,23 @@ def resume(
         run: The run, or its directory.
         updates: New total number of updates. The default is the configured number.
         checkpoint: The state to continue from: `newest`, `best` or an update.
+        progress: Shows a progress bar.
         callback: Called with the metrics of every compiled call.
-        custom: The custom parts of the run again: `make_env`, `reward` or `similarity`.
+        tensorboard: Also writes TensorBoard events to the run directory.
+        wandb: Also sends metrics to this Weights & Biases project.
+        settings: Settings to change from now on, such as `learning_rate`, and custom parts of the run again:
+            `make_env`, `reward` or `similarity`.
     """
-    return open_run(run, **custom).resume(updates, checkpoint=checkpoint, callback=callback)
+    custom = {name: settings.pop(name) for name in CustomParts._fields if name in settings}
+    return open_run(run, **custom).resume(
+        updates,
+        **settings,
+        checkpoint=checkpoint,
+        progress=progress,
+        callback=callback,
+        tensorboard=tensorboard,
+        wandb=wandb,
+    )
 
 
 def evaluate(

@@ -15,7 +15,9 @@ from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory
 from gemax.runs.run_metrics import RunMetrics
 from gemax.runs.seed_directories import seed_directories, seed_folders
-from gemax.runs.session import Callback, Hooks
+from gemax.runs.session import Callback
+from gemax.runs.show_progress import show_progress
+from gemax.runs.sinks import sinks_for
 from gemax.settings import import_function
 from gemax.training.assemble import CustomParts
 from gemax.training.collector import EpisodeOptions
@@ -114,8 +116,11 @@ class Run:
         updates: int | None = None,
         *,
         checkpoint: Checkpoint = "newest",
+        progress: bool = True,
         callback: Callback | None = None,
-        log: Callable[[str], None] = print,
+        tensorboard: bool = False,
+        wandb: str | None = None,
+        **changes: Any,
     ) -> "Run":
         """Resumes training. Bit-exact in gemax environments; Gymnasium environments start new episodes.
 
@@ -123,14 +128,21 @@ class Run:
             updates: New total number of updates. The default is the configured number.
             checkpoint: The state to continue from: `newest`, `best` or an update. Later metrics and checkpoints are
                 deleted.
+            progress: Shows a progress bar in a terminal or notebook, and prints lines otherwise.
             callback: Called with the metrics of every compiled call.
-            log: Called with messages for the user.
+            tensorboard: Also writes TensorBoard events to the run directory.
+            wandb: Also sends metrics to this Weights & Biases project.
+            changes: Settings to change from now on, such as `learning_rate`. Others than these are refused: see
+                `gemax resume --help`.
 
         Returns:
             The run, with its new configuration.
         """
-        hooks = Hooks(log=log, callback=callback)
-        outcome = session.resume(self.path, updates, self.custom, hooks, checkpoint)
+        sinks = sinks_for(tensorboard=tensorboard, wandb=wandb)
+        if updates is not None:
+            changes["updates"] = updates
+        with show_progress(updates or self.config.run.updates, progress, callback, sinks) as hooks:
+            outcome = session.resume(self.path, changes, self.custom, hooks, checkpoint)
         return Run(outcome.path, self.custom, outcome.stop_signal)
 
     def collect(self, episodes: int = 1000, **options: Any) -> str:
@@ -223,10 +235,10 @@ class Run:
         lines = read_metrics(self._directory.metrics)
         if lines:
             curve = learning_curve(self.config.env.env_id, lines, self.summary.get("entropy_ceiling"))
-            parts.append(_inline_image(figure_bytes(curve), 480))
+            parts.append(inline_image(figure_bytes(curve), 480))
         heatmap = self.path / "heatmap.png"
         if heatmap.is_file():
-            parts.append(_inline_image(heatmap.read_bytes(), 240))
+            parts.append(inline_image(heatmap.read_bytes(), 240))
         return "".join(parts)
 
     def _line(self) -> str:
@@ -259,5 +271,6 @@ def open_run(run: Run | str | os.PathLike[str], **custom: Any) -> Run:
     return Run(run.path, run.custom._replace(**custom), run.stop_signal) if custom else run
 
 
-def _inline_image(png: bytes, width: int) -> str:
+def inline_image(png: bytes, width: int) -> str:
+    """Returns an HTML image that contains its data."""
     return f'<img width="{width}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from gemax.envs.registry import GYM_PREFIX
+from gemax.envs.registry import short_name
 from gemax.runs.paths import check_writable, free_path
 from gemax.runs.run_directory import RunDirectory, check_no_run, open_nested_run
 from gemax.training.config import Config
@@ -31,7 +31,7 @@ def default_name(config: Config) -> str:
     """Returns the default name of a run directory."""
     last = "" if config.run.seeds == 1 else f"-to-{config.all_seeds[-1]}"
     # Gymnasium ids contain characters that folder names must not have.
-    env = re.sub(r"[^\w.-]+", "-", config.env.env_id.removeprefix(GYM_PREFIX))
+    env = re.sub(r"[^\w.-]+", "-", short_name(config.env.env_id))
     return f"{env}-{config.intrinsic.method}-{config.run.seed}{last}"
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,7 +28,8 @@ from gemax.runs.run_directory import RunDirectory, RunLostError, check_in_place,
 from gemax.runs.seed_directories import check_not_grouped, new_run_path, open_seed_directories
 from gemax.runs.sinks import OpenSink, combine_sinks
 from gemax.runs.snapshots.writer import SnapshotWriter
-from gemax.runs.stored_config import check_not_edited, read_trusted_config
+from gemax.runs.solving import reaches_goal
+from gemax.runs.stored_config import changed_config, check_not_edited, read_trusted_config
 from gemax.runs.summary import summary_of_group, summary_of_seed
 from gemax.runs.warm_start import first_state
 from gemax.stopping import Stopped, StopRequest, catch_stop_signals, check_stop
@@ -112,12 +113,12 @@ def start_run(
 
 def resume(
     path: Path,
-    updates: int | None = None,
+    changes: Mapping[str, Any] | None = None,
     custom: CustomParts | None = None,
     hooks: Hooks | None = None,
     checkpoint: Checkpoint = "newest",
 ) -> Outcome:
-    """Resumes a run. `updates` changes the total number of updates.
+    """Resumes a run, with some settings changed that `stored_config` allows.
 
     If the checkpoint is not the newest one, the metrics and checkpoints after it are deleted.
     """
@@ -125,7 +126,8 @@ def resume(
     with catch_stop_signals() as stop, resume_run(path) as run:
         config = read_trusted_config(run, custom)
         check_not_grouped(path, config)
-        trainer = hooks.place(assemble(config, custom))
+        changed = changed_config(config, changes or {})
+        trainer = hooks.place(assemble(changed, custom))
         check_stop()
         if not any(run.checkpoints.glob("update-*")) and not read_metrics(run.metrics):
             hooks.log("Nothing was saved yet. The run starts from the beginning.")
@@ -141,7 +143,8 @@ def resume(
             messages = [*loaded.messages, *rounding_warnings(loaded.metadata)]
             if checkpoint != "newest":
                 messages += delete_later(run.checkpoints, reached)
-        trainer = _with_updates(trainer, run, reached, updates)
+        _check_updates(path, changed, reached, is_changed=changed.run.updates != config.run.updates)
+        run.write_config(trainer.config.to_json())
         session = _open_session(trainer, run, hooks)
         if reached >= trainer.config.run.updates:
             hooks.log(f"Already at {reached} of {trainer.config.run.updates} updates.")
@@ -180,17 +183,12 @@ def ceiling_of(trainer: Trainer, log: Log = print) -> float | None:
     return entropy_ceiling(model, callback=check_stop).entropy
 
 
-def _with_updates(trainer: Trainer, run: RunDirectory, reached: int, updates: int | None) -> Trainer:
-    """Changes the number of updates of the trainer and in `config.json`."""
-    if updates is None or updates == trainer.config.run.updates:
-        return trainer
-    if updates <= reached:
+def _check_updates(path: Path, config: Config, reached: int, *, is_changed: bool) -> None:
+    """Raises ValueError if a new number of updates is not more than the run has done."""
+    if is_changed and config.run.updates <= reached:
         raise ValueError(
-            f"updates must be more than the {reached} that {run.path} has reached; got {updates}."
+            f"updates must be more than the {reached} that {path} has reached; got {config.run.updates}."
         )
-    config = trainer.config.replace(updates=updates)
-    run.write_config(config.to_json())
-    return trainer._replace(config=config)
 
 
 def _rewind_metrics(session: Session, update: int) -> list[str]:
@@ -231,7 +229,8 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
                 if snapshots is not None:
                     snapshots.consider(state)
                 best.consider(logged.seeds, state)
-                if is_stopping or update >= config.run.updates:
+                is_at_goal = all(reaches_goal(config, line) for line in logged.seeds.values())
+                if is_stopping or is_at_goal or update >= config.run.updates:
                     best.write()
                     save_last(run, config, state, seconds, log)
                 elif update // config.run.checkpoint_every > saved // config.run.checkpoint_every:
@@ -243,7 +242,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
                     saved = update
                 if hooks.callback is not None:
                     hooks.callback(logged.run)
-                if is_stopping:
+                if is_stopping or is_at_goal:
                     break
         except Stopped:
             # Raised in the middle of a rollout in a host environment, which a resumed run starts again.

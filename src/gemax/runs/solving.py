@@ -1,9 +1,12 @@
 """When a run reaches a threshold, and from when on it stays there."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
+
+from gemax.training.config import Config
+from gemax.training.state import NUM_RECENT_RETURNS
 
 TOLERANCE = 1e-6
 """Relative and absolute tolerance of comparisons with a threshold. The errors of float32 means are about 1e-7."""
@@ -25,6 +28,14 @@ def reaches(values: float | Float[np.ndarray, "*points"], threshold: float) -> B
     """
     close = np.isclose(values, threshold, rtol=TOLERANCE, atol=TOLERANCE)
     return np.asarray(np.greater_equal(values, threshold) | close)
+
+
+def reaches_goal(config: Config, line: dict[str, Any]) -> bool:
+    """Returns whether a line of metrics reaches `stop_at_return`. False after fewer than 100 episodes."""
+    goal, mean_return = config.run.stop_at_return, line.get("recent_return")
+    if goal is None or mean_return is None or line["episodes"] < NUM_RECENT_RETURNS:
+        return False
+    return bool(reaches(mean_return, goal))
 
 
 def find_crossings(is_reached: Bool[np.ndarray, " points"]) -> Crossings:

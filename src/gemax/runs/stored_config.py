@@ -1,14 +1,25 @@
 """The configuration of a run that already exists: read with trust, and compared with its checkpoints."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from gemax.runs.run_directory import CONFIG, RunDirectory
 from gemax.runs.trust import check_trust
+from gemax.settings import check_setting
 from gemax.training.assemble import CustomParts
-from gemax.training.config import SECTION_OF, Config, config_from_json
+from gemax.training.config import SAFE_FIELDS, SECTION_OF, Config, check_changeable, config_from_json
 
-SAFE_FIELDS = ("updates",)
-"""Fields that may differ from those of a checkpoint: the length of the run."""
+
+def changed_config(config: Config, changes: Mapping[str, Any]) -> Config:
+    """Returns the configuration with some fields changed, for a run that is resumed.
+
+    Raises:
+        ValueError: A setting is unknown, or cannot be changed in a run that exists.
+    """
+    for name in changes:
+        check_setting(name, SECTION_OF)
+        check_changeable(name)
+    return config.replace(**changes)
 
 
 def read_trusted_config(run: RunDirectory, custom: CustomParts | None) -> Config:

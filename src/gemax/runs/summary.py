@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gemax.runs.provenance import provenance
-from gemax.runs.solving import find_crossings, reaches
+from gemax.runs.solving import find_crossings, reaches, reaches_goal
 from gemax.training.learn import Trainer
 from gemax.training.nonfinite import is_frozen, nonfinite_names
 from gemax.training.state import NUM_RETURNS
@@ -78,8 +78,9 @@ def _common(
     trainer: Trainer, lines: list[Line], update: int, seconds: float, ceiling: float | None
 ) -> dict[str, Any]:
     last = lines[-1] if lines else {}
+    is_finished = update >= trainer.config.run.updates or reaches_goal(trainer.config, last)
     return {
-        "status": "finished" if update >= trainer.config.run.updates else "stopped",
+        "status": "finished" if is_finished else "stopped",
         "updates": update,
         "frames": update * trainer.config.frames_per_update,
         "seconds": round(seconds, 1),

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple, TypeAlias
 from gemax.agent.distributions import distribution_of
 from gemax.agent.optimiser import make_optimiser
 from gemax.core.moments import Moments, init_moments, standardise, table_moments
-from gemax.envs.base import FiniteEnv, JaxEnv
+from gemax.envs.base import FiniteEnv, JaxEnv, without_reward
 from gemax.envs.gridworld import gridworld
+from gemax.envs.imports import import_factory
 from gemax.envs.maps import parse_map
-from gemax.envs.registry import find_env, make_env
+from gemax.envs.registry import CUSTOM, GYM_PREFIX, JAX_PREFIX, find_env, make_env
 from gemax.extras import require
 from gemax.networks import agent_network
 from gemax.rewards.base import IntrinsicReward
@@ -24,15 +25,17 @@ from gemax.training.learn import Trainer
 from gemax.training.observations import ObservationTable
 from gemax.types import EnvSpec, FiniteActions
 
-CUSTOM_ENV = "gym:custom"
-"""The `env_id` of an environment that a user passes from Python."""
+CUSTOM_ENV = f"{GYM_PREFIX}{CUSTOM}"
+"""The `env_id` of a Gymnasium environment that a user passes from Python, and that cannot be imported."""
+CUSTOM_JAX_ENV = f"{JAX_PREFIX}{CUSTOM}"
+"""The `env_id` of such a `JaxEnv`."""
 MIN_CELLS_FOR_CONVOLUTIONS = 5
 """Cells per side of the smallest map that the three convolutions can process."""
 
 CustomReward: TypeAlias = IntrinsicReward | Callable[[EnvSpec, Config], IntrinsicReward]
 """An intrinsic reward, or a function that makes one for an environment."""
 MakeEnv: TypeAlias = Callable[[], Any]
-"""Makes a new Gymnasium environment, or a vector environment of `num_envs` of them."""
+"""Makes a new Gymnasium environment, a vector environment of `num_envs` of them, or a `JaxEnv`."""
 
 
 class CustomParts(NamedTuple):
@@ -87,7 +90,7 @@ def assemble(config: Config, custom: CustomParts | None = None) -> Trainer:
 def _environment(config: Config, custom: CustomParts) -> tuple[Collector, EnvSpec, FiniteEnv | None]:
     """Returns the collector and the specification of the environment, and its `FiniteEnv` if it is finite."""
     if find_env(config.env.env_id).is_compiled:
-        env = make_jax_env(config)
+        env = make_jax_env(config, custom.make_env)
         return CompiledCollector(env), env.spec, env.finite
     require("gymnasium", f"environment {config.env.env_id}")
     # Gymnasium is optional.
@@ -99,15 +102,30 @@ def _environment(config: Config, custom: CustomParts) -> tuple[Collector, EnvSpe
     return HostCollector(host_env), host_env.spec, None
 
 
-def make_jax_env(config: Config) -> JaxEnv:
-    """Makes the JAX environment of a configuration: a registered one, or a gridworld from `map_text`."""
+def make_jax_env(config: Config, make_custom: MakeEnv | None = None) -> JaxEnv:
+    """Makes the JAX environment of a configuration: a registered one, a gridworld from `map_text`, or the user's."""
     env = config.env
+    if env.env_id.startswith(JAX_PREFIX):
+        make = make_custom or import_factory(env.env_id.removeprefix(JAX_PREFIX))
+        return _checked_jax_env(env.env_id, make(), reward_free=env.reward_free)
     if not env.map_text:
         return make_env(env.env_id, observation=env.observation, reward_free=env.reward_free)
     layout = parse_map(env.map_text)
     return gridworld(
         env.env_id, layout, env.horizon, observation=env.observation, reward_free=env.reward_free
     )
+
+
+def _checked_jax_env(name: str, env: Any, *, reward_free: bool) -> JaxEnv:
+    if not isinstance(env, JaxEnv):
+        raise ValueError(f"{name} must make a gemax.JaxEnv; got {type(env).__name__}.")
+    actions = env.spec.actions
+    if not isinstance(actions, FiniteActions) or not actions.is_single:
+        raise ValueError(
+            f"{env.spec.name} must have a single discrete action to be trained in the compiled loop; got {actions}. "
+            "As a Gymnasium environment it can have others."
+        )
+    return without_reward(env) if reward_free else env
 
 
 def _observations(spec: EnvSpec, finite: FiniteEnv | None) -> tuple[Moments, ObservationTable]:
@@ -164,8 +182,13 @@ def _reward(config: Config, spec: EnvSpec, finite: FiniteEnv | None, custom: Cus
 def _check_custom_parts(config: Config, custom: CustomParts) -> None:
     """Checks that custom parts are given exactly where the configuration names them."""
     intrinsic = config.intrinsic
+    env_id = config.env.env_id
+    # A function may replace an environment that could also be made or imported from its id.
+    needs_env = env_id in (CUSTOM_ENV, CUSTOM_JAX_ENV) or (
+        custom.make_env is not None and env_id.startswith((GYM_PREFIX, JAX_PREFIX))
+    )
     for is_named, part, name, arguments in (
-        (config.env.env_id == CUSTOM_ENV, custom.make_env, f"environment {CUSTOM_ENV}", "make_env"),
+        (needs_env, custom.make_env, f"environment {env_id}", "make_env"),
         (intrinsic.method == "custom", custom.reward, "method custom", "..., reward=reward"),
         (
             intrinsic.similarity == "custom",

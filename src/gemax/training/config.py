@@ -35,6 +35,8 @@ class RunConfig:
     """Number of seeds to train in parallel, starting from `seed` (gemax environments only)."""
     updates: PositiveInt = 500
     """Number of updates."""
+    stop_at_return: float | None = None
+    """Stop earlier, once the mean return of the last 100 episodes is at least this. Of several seeds, that of each."""
     updates_per_call: PositiveInt = 10
     """Updates per call of the compiled training function. Metrics, checkpoints and Ctrl-C are handled between calls."""
     checkpoint_every: PositiveInt = 100
@@ -131,6 +133,22 @@ class Config:
 SECTIONS = {"env": EnvConfig, "agent": AgentConfig, "intrinsic": IntrinsicConfig, "run": RunConfig}
 SECTION_OF = {name: section for section, fields in SECTIONS.items() for name in field_names(fields)}
 """The section of every field."""
+
+
+SAFE_FIELDS = (
+    "updates", "stop_at_return", "checkpoint_every", "keep_checkpoints", "learning_rate", "reward_learning_rate",
+    "entropy_cost", "intrinsic_scale", "intrinsic_shift", "vectorization_mode", "num_workers", "env_timeout",
+)  # fmt: skip
+"""Fields that can be changed when a run is resumed, because its state and its metrics keep their meaning."""
+
+
+def check_changeable(name: str) -> None:
+    """Raises ValueError if a field cannot be changed in a run that exists."""
+    if name not in SAFE_FIELDS:
+        raise ValueError(
+            f"{name} cannot be changed in a run that exists. Train a new run that starts from it (--from RUN), or "
+            f"change one of these: {', '.join(SAFE_FIELDS)}."
+        )
 
 
 def config_from_json(content: dict[str, Any]) -> Config:

@@ -1,9 +1,10 @@
 """Presets: named sets of settings. Fields that a preset does not set keep their defaults."""
 
+from collections.abc import Iterable
 from typing import Any, get_args
 
-from gemax.envs.registry import find_env
-from gemax.settings import did_you_mean
+from gemax.envs.registry import CUSTOM_MAP, find_env
+from gemax.settings import check_count, check_setting
 from gemax.training.config import SECTION_OF, Config, Preset
 
 PAPER: dict[str, Any] = {
@@ -36,15 +37,18 @@ PAPER: dict[str, Any] = {
 """Settings of the `paper` preset for all environments: `tab:commonhyper`, and our choices for settings not listed."""
 
 
-def configure(env_id: str, preset: Preset = "laptop", **settings: Any) -> Config:
+def configure(env_id: str, preset: Preset = "laptop", frames: int | None = None, **settings: Any) -> Config:
     """Returns the configuration of a preset for an environment, with some settings changed.
+
+    `frames` is the number of environment steps of each seed, instead of `updates`. It is rounded up to whole compiled
+    calls.
 
     Raises:
         ValueError: A setting is unknown or has a value that is not allowed.
     """
     for name in settings:
-        if name not in SECTION_OF:
-            raise ValueError(f"there is no setting {name!r}.{did_you_mean(name, SECTION_OF)}")
+        check_setting(name, SECTION_OF)
+    check_used(env_id, settings)
     if preset not in get_args(Preset):
         raise ValueError(f"preset must be one of {', '.join(get_args(Preset))}; got {preset!r}.")
     row, method = find_env(env_id), settings.get("method", "gem")
@@ -53,4 +57,31 @@ def configure(env_id: str, preset: Preset = "laptop", **settings: Any) -> Config
     scales = row.paper_scales if is_paper else row.laptop_scales
     if method in scales:
         values["intrinsic_scale"] = scales[method]
-    return Config().replace(**{"env_id": env_id, "preset": preset, **values, **settings})
+    config = Config().replace(**{"env_id": env_id, "preset": preset, **values, **settings})
+    if frames is None:
+        return config
+    if "updates" in settings:
+        raise ValueError(f"give either frames or updates; got {frames} and {settings['updates']}.")
+    return config.replace(updates=updates_for(config, frames))
+
+
+def check_used(env_id: str, settings: Iterable[str]) -> None:
+    """Raises ValueError for a setting that has no effect in this kind of environment."""
+    row = find_env(env_id)
+    if row.is_compiled:
+        unused = {"vectorization_mode", "num_workers", "env_timeout"}
+        # A custom map has a horizon. All other JAX environments come with their own.
+        unused |= set() if row is CUSTOM_MAP else {"horizon"}
+    else:
+        unused = {"map_text"}
+    unused |= set() if row.is_gridworld else {"observation"}
+    for name in settings:
+        if name in unused:
+            raise ValueError(f"{name} has no effect in {env_id}. Leave it out.")
+
+
+def updates_for(config: Config, frames: int) -> int:
+    """Returns the number of updates that collect at least this many frames, as whole compiled calls."""
+    check_count("frames", frames)
+    per_call = config.run.updates_per_call if find_env(config.env.env_id).is_compiled else 1
+    return -(-frames // (config.frames_per_update * per_call)) * per_call

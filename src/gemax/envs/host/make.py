@@ -6,11 +6,9 @@ Worker processes import this module, so it does not import JAX.
 import difflib
 import importlib
 import importlib.util
-import os
-import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import gymnasium
 from gymnasium.error import DependencyNotInstalled, Error
@@ -19,7 +17,8 @@ from gymnasium.vector import VectorEnv
 from gemax.envs.host.checks import CheckedEnv
 from gemax.envs.host.faults import describe_exception, time_limit, timeout_fault
 from gemax.envs.host.minigrid_view import use_fast_view
-from gemax.envs.registry import GYM_PREFIX
+from gemax.envs.imports import import_factory, import_from_here
+from gemax.envs.registry import GYM_PREFIX, is_factory
 from gemax.errors import EnvFault
 from gemax.extras import MissingPackageError
 
@@ -38,13 +37,17 @@ PACKAGES = {
 """By prefix of well-known ids: the module that registers them, and what to install with pip."""
 
 
-def gym_maker(env_id: str) -> partial[gymnasium.Env]:
+def gym_maker(env_id: str) -> Callable[..., Any]:
     """Returns a function that makes the environment with this id. It can be pickled for other processes.
+
+    The id is `gym:ID`, `gym:module:ID`, or `gym:module:function` for a function or class in a module.
 
     Raises:
         ValueError: The id is not registered, or its package is not installed.
     """
     full_id = env_id.removeprefix(GYM_PREFIX)
+    if is_factory(env_id):
+        return import_factory(full_id)
     if ":" not in full_id:
         full_id = _with_module(full_id)
     module, _, gym_id = full_id.rpartition(":")
@@ -61,14 +64,6 @@ def gym_maker(env_id: str) -> partial[gymnasium.Env]:
         hint = f" Did you mean {' or '.join(GYM_PREFIX + known for known in nearest)}?" if nearest else ""
         raise ValueError(f"Gymnasium knows no environment {gym_id!r}.{hint}") from error
     return partial(gymnasium.make, full_id, disable_env_checker=True)
-
-
-def import_from_here(module: str) -> None:
-    """Imports a module that the user names, or trusts. It may be in the current folder, which is searched last."""
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)
-    importlib.import_module(module)
 
 
 def _with_module(gym_id: str) -> str:

@@ -1,0 +1,158 @@
+"""Compares finished runs: a table and one figure, grouped by environment and method."""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gemax.experiments.statistics import Estimate, bucket_means, estimate_mean, mean_and_interval
+from gemax.rewards.registry import METHODS
+from gemax.runs.files import write_figure
+from gemax.runs.handle import Run, open_run
+from gemax.runs.plots import NotebookFigure, hide_frame
+
+COLUMNS = ("environment", "method", "runs", "return", "best return", "entropy, share", "frames", "seconds")
+"""Headings of the table."""
+OTHER_COLOUR = "tab:pink"
+"""Colour of custom rewards."""
+
+
+class Group(NamedTuple):
+    """The runs of one method in one environment."""
+
+    env_id: str
+    method: str
+    runs: list[Run]
+
+    @property
+    def title(self) -> str:
+        """Name of the method in plots and tables."""
+        return METHODS[self.method].title if self.method in METHODS else self.method
+
+    def values(self, name: str) -> list[float]:
+        """Returns a field of every summary, without those that have none."""
+        found = (run.summary.get(name) for run in self.runs)
+        return [float(value) for value in found if value is not None]
+
+    def shares(self) -> list[float]:
+        """Returns the visitation entropy of every run as a share of its maximum, where that is known."""
+        summaries = [run.summary for run in self.runs]
+        return [
+            summary["visitation_entropy"] / summary["entropy_ceiling"]
+            for summary in summaries
+            if summary.get("visitation_entropy") is not None and summary.get("entropy_ceiling")
+        ]
+
+
+class Comparison(NamedTuple):
+    """A table and a figure of several runs. Notebooks show both."""
+
+    groups: list[Group]
+    figure: Figure
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The table: one row per environment and method, with the columns `COLUMNS`. ± is half of a 95 % interval."""
+        return [_row(group) for group in self.groups]
+
+    def _repr_html_(self) -> str:
+        """Returns the table and the figure, for notebooks."""
+        from gemax.runs.files import figure_bytes
+        from gemax.runs.handle import inline_image
+
+        cells = [_html_row("th", COLUMNS), *(_html_row("td", row) for row in self.rows)]
+        return f"<table>{''.join(cells)}</table>{inline_image(figure_bytes(self.figure), 640)}"
+
+
+def compare(*runs: Run | str | Path, out: str | Path | None = None) -> Comparison:
+    """Compares runs by their return, grouped by environment and method, as `gemax compare` does.
+
+    Args:
+        runs: Runs or run directories. A run of several seeds counts as several runs.
+        out: PNG file to write the figure to as well.
+
+    Raises:
+        ValueError: There is nothing to compare.
+    """
+    groups = group_runs(seed for run in runs for seed in open_run(run).seeds.values())
+    if not groups:
+        raise ValueError("there must be at least one run to compare.")
+    figure = plot_groups(groups)
+    if out is not None:
+        write_figure(Path(out), figure)
+    return Comparison(groups, figure)
+
+
+def group_runs(runs: Iterable[Run]) -> list[Group]:
+    """Groups runs by environment and method, in the order in which they are given."""
+    groups: dict[tuple[str, str], Group] = {}
+    for run in runs:
+        env_id, method = run.config.env.env_id, run.config.intrinsic.method
+        groups.setdefault((env_id, method), Group(env_id, method, [])).runs.append(run)
+    return list(groups.values())
+
+
+def plot_groups(groups: Sequence[Group]) -> Figure:
+    """Plots the mean return over frames of every method with its 95 % interval, one axis per environment."""
+    env_ids = list(dict.fromkeys(group.env_id for group in groups))
+    figure = NotebookFigure(figsize=(1.0 + 5.0 * len(env_ids), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(env_ids), squeeze=False)[0]
+    for axis, env_id in zip(axes, env_ids, strict=True):
+        for group in groups:
+            if group.env_id == env_id:
+                _draw_group(axis, group)
+        axis.set_title(env_id, loc="left")
+        axis.set_xlabel("frames")
+        hide_frame(axis)
+        axis.legend(frameon=False, loc="best")
+    axes[0].set_ylabel("return, last 100 episodes")
+    return figure
+
+
+def _draw_group(axis: Axes, group: Group) -> None:
+    metrics = [run.metrics for run in group.runs]
+    known = [of_run for of_run in metrics if len(of_run) and np.isfinite(of_run["recent_return"]).any()]
+    colour = METHODS[group.method].colour if group.method in METHODS else OTHER_COLOUR
+    label = f"{group.title} ({len(group.runs)})"
+    if not known:
+        axis.plot([], [], color=colour, label=f"{label}: no episode has ended")
+        return
+    # Runs of different lengths are compared as far as all of them go.
+    last = min(of_run["frames"][-1] for of_run in known)
+    curves = [bucket_means(of_run["frames"], of_run["recent_return"], last) for of_run in known]
+    values = np.stack([curve for _, curve in curves])
+    mean, half_width = mean_and_interval(values)
+    axis.plot(curves[0][0], mean, color=colour, label=label)
+    if len(known) > 1:
+        axis.fill_between(curves[0][0], mean - half_width, mean + half_width, color=colour, alpha=0.2, lw=0)
+
+
+def _row(group: Group) -> list[str]:
+    estimates = [
+        _format(group.values("recent_return")),
+        _format(group.values("best_return")),
+        _format(group.shares(), "{:.1%}"),
+        _format(group.values("frames"), "{:,.0f}"),
+        _format(group.values("seconds"), "{:,.0f}"),
+    ]
+    return [group.env_id, group.title, str(len(group.runs)), *estimates]
+
+
+def _format(values: list[float], specification: str = "{:.3g}") -> str:
+    """Returns the mean of some values and half of its interval, or a dash if there are none."""
+    if not values:
+        return "–"
+    estimate: Estimate = estimate_mean(np.asarray(values))
+    text, half_width = specification.format(estimate[0]), (estimate[2] - estimate[1]) / 2
+    is_exact = math.isnan(half_width) or half_width == 0.0
+    return text if is_exact else f"{text} ± {specification.format(half_width)}"
+
+
+def _html_row(tag: str, cells: Sequence[Any]) -> str:
+    from html import escape
+
+    return f"<tr>{''.join(f'<{tag}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
