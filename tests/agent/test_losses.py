@@ -57,6 +57,22 @@ def test_terms_are_those_of_the_algorithm():
     np.testing.assert_allclose(total, (policy_loss + value_loss - 0.1 * entropy) / steps, rtol=1e-4)
 
 
+def test_averaged_returns_do_not_correct_for_steps_of_older_policies():
+    """`alg:policygradient` on overlapping unrolls: the gradient does not depend on which policy took the steps."""
+    logits, values, transitions, reward = random_steps()
+    older = transitions._replace(log_prob=transitions.log_prob + 0.7)  # a ratio below 1
+
+    def gradients(transitions, returns):
+        config = AgentConfig(returns=returns, advantage="td")
+        return jax.grad(lambda *inputs: loss_of(*inputs, transitions, reward, config)[0], argnums=(0, 1))(
+            logits, values
+        )
+
+    for found, expected in zip(gradients(older, "averaged"), gradients(transitions, "averaged"), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert (gradients(older, "vtrace")[1] != gradients(transitions, "vtrace")[1]).any()
+
+
 @pytest.mark.parametrize("returns", ["averaged", "vtrace"])
 @pytest.mark.parametrize("advantage", ["td", "return"])
 def test_invalid_steps_have_no_gradient_and_no_effect(returns, advantage):

@@ -53,6 +53,7 @@ class Rnd:
         self.target, self.predictor = dense_layers(target)[0], list(dense_layers(predictor)[0])
         self.learning_rate = learning_rate
         self.observations, self.errors = RunningMoments(0.95), RunningMoments(0.95)
+        self.all_errors = []
 
     def step(self, next_observation):
         """Returns the error of each step before learning. `next_observation` is [time][environment]."""
@@ -70,12 +71,21 @@ class Rnd:
                 gradient[0] += np.outer(x, share)
                 gradient[1] += share
         self.errors.add(error.reshape(-1))
+        self.all_errors.extend(error)
         for weight, slope in zip(self.predictor, gradient, strict=True):
             weight -= self.learning_rate * slope
         return error
 
-    def reward(self, error, scale):
-        return scale * error / self.errors.std
+    def reward(self, error, scale, divisor):
+        return scale * error / (self.errors.std if divisor == "error" else self.return_std())
+
+    def return_std(self):
+        """The standard deviation, over all steps so far, of the errors' sum discounted by 0.99 per step of age."""
+        returns = [
+            sum(0.99 ** (t - age) * self.all_errors[age] for age in range(t + 1))
+            for t in range(len(self.all_errors))
+        ]
+        return np.std(returns)
 
     def modulator(self, error):
         """Badia et al. 2020, equation 1 and section 2 on the life-long novelty module."""

@@ -11,10 +11,12 @@ from gemax.networks import torso_and_heads
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.gem import GemState, Term, gem
 from gemax.rewards.negatives_other_envs import other_envs
+from gemax.rewards.negatives_past import past_visits
 from gemax.types import Observations, Transition
 
 TIME, ENVS, ROWS, SIZE = 6, 8, 10, 4
 NETWORK = torso_and_heads(16, 8, (SIZE, 1))
+HALVES = (slice(0, ENVS // 2), slice(ENVS // 2, ENVS))
 CONFIG = IntrinsicConfig(intrinsic_scale=0.5, intrinsic_shift=0.1, embedding_size=SIZE)
 
 
@@ -96,6 +98,56 @@ def test_reward_and_loss_equal_the_algorithm(table, num_rows, key):
     expected_reward, expected_loss = reference(state.parameters, transitions, CONFIG)
     np.testing.assert_allclose(reward, CONFIG.intrinsic_scale * expected_reward, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(metrics["gem_loss"], expected_loss, rtol=1e-5)
+
+
+def test_past_visits_give_the_rewards_of_all_visits_weighted_by_decay(key):
+    """By hand in NumPy: every past visit of the other half is a negative with the weight decay^age."""
+    decay, rollouts = 0.8, [make_transitions(seed) for seed in range(3)]
+    rollouts = [rollouts[0], *(with_rows_of(rollouts[0], other) for other in rollouts[1:])]
+    config = dataclasses.replace(CONFIG, normalise_reward=False, past_visits_decay=decay)
+    # With a learning rate of zero, f and g stay the same.
+    method = gem(NETWORK, optax.sgd(0.0), config, (Term(past_visits(config)),))
+    step, state = jax.jit(method.step), method.init(key, rollouts[0].next_observation.rows, ENVS)
+    out = np.asarray(NETWORK.apply(state.parameters, rollouts[0].next_observation.rows), np.float64)
+    g = np.exp(np.asarray(log_g_of(jnp.asarray(out[:, SIZE], jnp.float32)), np.float64))
+    similarity = np.exp(-np.linalg.norm(out[:, None, :SIZE] - out[None, :, :SIZE], axis=-1))
+    for number, transitions in enumerate(rollouts, 1):
+        reward, state, _ = step(state, transitions, key)
+        for half, others in (HALVES, HALVES[::-1]):
+            weight = np.zeros(ROWS)
+            for age, past in enumerate(reversed(rollouts[:number])):
+                for row in np.asarray(past.next_observation.row_index)[:, others].ravel():
+                    weight[row] += decay**age
+            share = weight / weight.sum()
+            rows = np.asarray(transitions.next_observation.row_index)[:, half]
+            expected = 1 + np.log(g) - g * (similarity @ share) - similarity @ (share * g)
+            np.testing.assert_allclose(
+                reward[:, half], CONFIG.intrinsic_scale * expected[rows], rtol=1e-4, atol=1e-5
+            )
+
+
+def with_rows_of(first, other):
+    """Returns the steps of another rollout with the observation table of the first."""
+    return other._replace(
+        observation=first.observation._replace(row_index=other.observation.row_index),
+        next_observation=first.next_observation._replace(row_index=other.next_observation.row_index),
+    )
+
+
+def test_without_decay_past_visits_are_the_negatives_of_the_paper(key):
+    transitions = make_transitions()
+    paper, state = build(), build().init(key, transitions.next_observation.rows, ENVS)
+    method = gem(NETWORK, optax.sgd(1.0), CONFIG, (Term(past_visits(CONFIG)),))
+    ours = method.step(method.init(key, transitions.next_observation.rows, ENVS), transitions, key)
+    np.testing.assert_allclose(ours[0], paper.step(state, transitions, key)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_past_visits_need_a_table_of_observations(key):
+    transitions = make_transitions(table=False)
+    method = gem(NETWORK, optax.sgd(1.0), CONFIG, (Term(past_visits(CONFIG)),))
+    state = method.init(key, transitions.next_observation.rows, ENVS)
+    with pytest.raises(ValueError, match="table of all observations, which this environment does not have"):
+        method.step(state, transitions, key)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])

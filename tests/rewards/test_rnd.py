@@ -1,3 +1,5 @@
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,12 +9,20 @@ from tests.rewards.references import Rnd, at_steps, dense_layers
 
 from gemax.core.moments import update_row_moments
 from gemax.networks import mlp
+from gemax.rewards.config import RndDivisor
 from gemax.rewards.rnd import RndSettings, init_row_moments, normalise_rows, rnd
 from gemax.testing import example_transitions, slice_steps, without_table
 
 ENVS, ROWS, STEPS, ROLLOUTS, RATE, SCALE = 4, 11, 5, 4, 0.05, 0.02
-METHOD = rnd(mlp((5,)), optax.sgd(RATE), SCALE, RndSettings())
-METHOD = METHOD._replace(step=jax.jit(METHOD.step))
+
+
+def compiled(divisor):
+    method = rnd(mlp((5,)), optax.sgd(RATE), SCALE, RndSettings(divisor=divisor))
+    return method._replace(step=jax.jit(method.step))
+
+
+METHODS = {divisor: compiled(divisor) for divisor in get_args(RndDivisor)}
+METHOD = METHODS["return"]
 
 
 def rows_of(seed=0):
@@ -28,15 +38,18 @@ def rollouts(table):
     return parts if table else [without_table(part) for part in parts]
 
 
-@pytest.mark.parametrize("table", [True, False])
-def test_rewards_and_learning_equal_the_reference(table, key):
-    state = METHOD.init(key, rows_of(), ENVS)
-    reference = Rnd(state.target, state.predictor, RATE)
+@pytest.mark.parametrize(("divisor", "table"), [("return", True), ("return", False), ("error", True)])
+def test_rewards_and_learning_equal_the_reference(divisor, table, key):
+    state = METHODS[divisor].init(key, rows_of(), ENVS)
+    reference = Rnd(state.distillation.target, state.distillation.predictor, RATE)
     for transitions in rollouts(table):
-        reward, state, metrics = METHOD.step(state, transitions, key)
+        reward, state, metrics = METHODS[divisor].step(state, transitions, key)
         error = reference.step(at_steps(transitions.next_observation, ENVS))
-        np.testing.assert_allclose(reward, reference.reward(error, SCALE), rtol=1e-5)
+        np.testing.assert_allclose(reward, reference.reward(error, SCALE, divisor), rtol=1e-5)
         np.testing.assert_allclose(metrics["rnd_loss"], error.mean(), rtol=1e-5)
+    if divisor == "return":
+        np.testing.assert_allclose(metrics["intrinsic_return_std"], reference.return_std(), rtol=1e-5)
+    state = state.distillation
     for found, expected in zip(dense_layers(state.predictor)[0], reference.predictor, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(state.observations.mean, reference.observations.mean, rtol=1e-5)
@@ -59,7 +72,7 @@ def test_frequent_observations_have_low_rewards_and_the_target_stays(key):
     reward, state, _ = METHOD.step(state, visiting(ROWS), key)
     reward, is_familiar = np.asarray(reward), np.asarray(visiting(ROWS).next_observation.row_index) < 3
     assert reward[is_familiar].mean() < 0.2 * reward[~is_familiar].mean()
-    jax.tree.map(np.testing.assert_array_equal, start.target, state.target)
+    jax.tree.map(np.testing.assert_array_equal, start.distillation.target, state.distillation.target)
 
 
 @jax.jit
@@ -86,11 +99,27 @@ def test_a_constant_entry_is_normalised_to_exactly_zero():
         np.testing.assert_array_equal(normalised, 0.0)
 
 
-def test_equal_errors_give_a_reward_of_a_hundred_times_the_scale(key):
-    transitions = example_transitions(0, jnp.ones((ROWS, 3)), ENVS, STEPS)
+@pytest.fixture
+def equal_errors(key):
+    """A rollout of equal observations, and a state whose predictor is wrong about them."""
     state = METHOD.init(key, rows_of(), ENVS)
-    state = state._replace(predictor=jax.tree.map(lambda leaf: leaf + 1.0, state.predictor))
-    np.testing.assert_allclose(METHOD.step(state, transitions, key)[0], 100 * SCALE, rtol=1e-4)
+    predictor = jax.tree.map(lambda leaf: leaf + 1.0, state.distillation.predictor)
+    state = state._replace(distillation=state.distillation._replace(predictor=predictor))
+    return state, example_transitions(0, jnp.ones((ROWS, 3)), ENVS, STEPS)
+
+
+def test_equal_errors_give_a_reward_of_a_hundred_times_the_scale(equal_errors, key):
+    reward, _, _ = METHODS["error"].step(*equal_errors, key)
+    np.testing.assert_allclose(reward, 100 * SCALE, rtol=1e-4)
+
+
+def test_the_return_of_equal_errors_grows_over_the_steps(equal_errors, key):
+    """Divided by its standard deviation, an error that stays the same gives a reward independent of its size."""
+    growing = np.cumsum(0.99 ** np.arange(STEPS))
+    reward, state, _ = METHOD.step(*equal_errors, key)
+    np.testing.assert_allclose(reward, SCALE / growing.std(), rtol=1e-4)
+    share = np.asarray(state.return_moments.mean / state.intrinsic_return)
+    np.testing.assert_allclose(share, growing.mean() / growing[-1], rtol=1e-5)
 
 
 def test_both_networks_do_not_see_an_ignored_feature(key):
@@ -109,6 +138,7 @@ def test_bad_settings_are_refused_by_name():
         "observation_decay": RndSettings(observation_decay=1.1),
         "error_decay": RndSettings(error_decay=-0.1),
         "max_observation": RndSettings(max_observation=0.0),
+        "return_discount": RndSettings(return_discount=1.1),
     }.items():
         with pytest.raises(ValueError, match=name):
             rnd(mlp((5,)), optax.sgd(RATE), SCALE, settings)

@@ -21,7 +21,7 @@ CHOICES = {
         ({"num_envs": 4}, "num_envs must be at least 8 for gem.*got 4"),
         ({"updates": 0}, "updates must be at least 1; got 0"),
         ({"unroll_period": 40}, r"unroll_period must be at most unroll_length \(30\); got 40"),
-        ({"unroll_period": 10, "returns": "averaged"}, "returns must be vtrace where unroll_period"),
+        ({"past_visits_decay": 1.5}, r"past_visits_decay must lie in \[0, 1\]; got 1.5"),
         ({"discount": 1.5}, r"discount must lie in \[0, 1\]; got 1.5"),
         ({"vtrace_lambda": -0.1}, r"vtrace_lambda must lie in \[0, 1\]; got -0.1"),
         ({"alpha": 2.0}, "alpha must be below 2, where 1 is Shannon; got 2.0"),

@@ -30,7 +30,7 @@ class AgentConfig:
     discount: Fraction = 1.0
     """Discount factor γ."""
     returns: Literal["averaged", "vtrace"] = "vtrace"
-    """Return estimate: the mean of n-step returns (on-policy only), or V-trace."""
+    """Return estimate: V-trace, or the mean of n-step returns, which does not correct for steps of older policies."""
     advantage: Literal["td", "return"] = "return"
     """Advantage: the TD error, as in the paper's algorithm (`td`), or the return minus the value (`return`)."""
     vtrace_lambda: Fraction = 0.95

@@ -10,8 +10,10 @@ from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.e3b import E3bSettings, e3b
 from gemax.rewards.gem import Term, gem
+from gemax.rewards.negatives import Negatives
 from gemax.rewards.negatives_episode import own_episode
 from gemax.rewards.negatives_other_envs import other_envs
+from gemax.rewards.negatives_past import past_visits
 from gemax.rewards.negatives_recent import recent_episodes
 from gemax.rewards.ngu import NguSettings, ngu
 from gemax.rewards.oracle import oracle
@@ -54,12 +56,7 @@ def build_gem(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
     """Builds GEM from its terms: the entropy over all episodes and the entropy within episodes."""
     terms = []
     if config.episodic_weight != 1:
-        negatives = (
-            recent_episodes(config, inputs.similarity)
-            if inputs.recent_negatives
-            else other_envs(config, inputs.similarity)
-        )
-        terms.append(Term(negatives))
+        terms.append(Term(_negatives_over_episodes(config, inputs)))
     if config.episodic_weight != 0:
         capacity = min(config.episode_memory_size, inputs.horizon)
         negatives = own_episode(config, inputs.similarity, capacity=capacity)
@@ -67,6 +64,15 @@ def build_gem(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
     sizes = config.embedding_size, *[1 for _ in terms]
     network = torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell)
     return gem(network, inputs.optimiser, config, tuple(terms), inputs.time_feature, inputs.min_episode_steps)
+
+
+def _negatives_over_episodes(config: IntrinsicConfig, inputs: RewardInputs) -> Negatives:
+    """Returns the negatives of the entropy over all episodes."""
+    if config.past_visits_decay:
+        return past_visits(config, inputs.similarity)
+    if inputs.recent_negatives:
+        return recent_episodes(config, inputs.similarity)
+    return other_envs(config, inputs.similarity)
 
 
 def build_oracle(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
@@ -78,7 +84,8 @@ def build_oracle(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicRewa
 def build_rnd(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
     """Builds RND."""
     network = torso(inputs.torso_size, inputs.pixels_per_cell)
-    return rnd(network, inputs.optimiser, config.intrinsic_scale, RndSettings(), inputs.time_feature)
+    settings = RndSettings(divisor=config.rnd_divisor)
+    return rnd(network, inputs.optimiser, config.intrinsic_scale, settings, inputs.time_feature)
 
 
 def build_ngu(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:

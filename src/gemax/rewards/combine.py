@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from gemax.core.moments import Moments, std
 from gemax.rewards.base import IntrinsicReward, delegate
-from gemax.rewards.rnd import Distillation, RndState
+from gemax.rewards.rnd import Distillation, DistillationState
 from gemax.types import Transition, Tree
 
 
@@ -16,7 +16,7 @@ class NguRndState(NamedTuple):
     """The states of both parts."""
 
     episodic: Tree
-    lifelong: RndState
+    lifelong: DistillationState
 
 
 def ngu_rnd(

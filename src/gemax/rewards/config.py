@@ -7,6 +7,8 @@ from gemax.settings import Fraction, NonNegative, NonNegativeInt, Positive, Posi
 
 Method: TypeAlias = Literal["gem", "rnd", "ngu", "ngu-rnd", "e3b", "re3", "oracle", "none", "custom"]
 
+RndDivisor: TypeAlias = Literal["return", "error"]
+
 
 @dataclass(frozen=True)
 class IntrinsicConfig:
@@ -42,6 +44,9 @@ class IntrinsicConfig:
     """Index of the Tsallis entropy. 1 is the Shannon entropy."""
     num_negatives: NonNegativeInt = 0
     """Negatives per state, sampled from the other half of the environments. 0 uses all states of that half."""
+    past_visits_decay: Fraction = 0.0
+    """Decay per update of a memory of past visits for negatives, in gridworlds without noise (not in the paper).
+    0 uses the states of the current update only, as in the paper."""
     episodic_weight: Literal["auto"] | Fraction = "auto"
     """Weight of the entropy within episodes, from 0 (the paper's GEM, over all episodes) to 1.
     `auto` chooses it from the similarity of different episodes."""
@@ -57,5 +62,11 @@ class IntrinsicConfig:
     """w_reg: weight of the embedding penalty ‖f(x)‖²."""
     count_decay: Fraction = 0.99
     """Decay per update of the oracle's visit counts."""
+    centre_reward: bool = False
+    """Subtract the running mean of the reward and add the shift, for every method, so that all have the mean reward of
+    GEM. `none` then has the shift alone. Gymnasium environments always do this, except for `none`."""
+    rnd_divisor: RndDivisor = "return"
+    """RND divides its error by the running standard deviation of its intrinsic return, as in its paper, or of the
+    error itself."""
     normalise_reward: bool = True
     """Standardise GEM's intrinsic reward before scaling and shifting it. Without it, the shift is not used."""

@@ -1,6 +1,6 @@
 """The interface of GEM's negatives: the states x' that each state x is compared with.
 
-`negatives_other_envs`, `negatives_recent` and `negatives_episode` implement it.
+`negatives_other_envs`, `negatives_past`, `negatives_recent` and `negatives_episode` implement it.
 """
 
 from collections.abc import Callable

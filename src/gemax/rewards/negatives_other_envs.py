@@ -20,11 +20,14 @@ from gemax.rewards.overlap import mean_nearest, mean_step, overlap
 from gemax.rewards.similarity import PairSimilarity, pair_similarity
 from gemax.types import Transition, gather_flat
 
+EXPONENTIAL = ("learned", "exponential")
+"""Similarities `exp(-c ‖f(x) - f(x')‖)`, whose products need no matrix in memory."""
+
 
 def other_envs(config: IntrinsicConfig, custom_similarity: PairSimilarity | None = None) -> Negatives:
     """Returns negatives from the other half of the environments: `num_negatives` sampled ones, or all of them if 0."""
     similarity = pair_similarity(config, custom_similarity)
-    is_exponential = config.similarity in ("learned", "exponential")
+    is_exponential = config.similarity in EXPONENTIAL
 
     def init(apply: Apply, rows: Float[Array, "rows *shape"], num_envs: int) -> tuple[()]:
         if num_envs < 2:
@@ -34,10 +37,7 @@ def other_envs(config: IntrinsicConfig, custom_similarity: PairSimilarity | None
     def compare(memory: tuple[()], outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
         observations, num_envs = transitions.next_observation, transitions.reward.shape[1]
         steps = Outputs(*(gather_flat(observations, leaf) for leaf in outputs))
-        episodes_overlap = overlap(
-            mean_nearest(similarity, steps.embedding, num_envs),
-            mean_step(similarity, steps.embedding, transitions.is_first),
-        )
+        episodes_overlap = overlap_of_steps(similarity, steps, transitions)
         if config.num_negatives:
             batches = compare_sampled(outputs, observations.row_index, num_envs, key)
         # If the table is small, it has fewer pairs of rows than the rollout has pairs of steps.
@@ -51,18 +51,7 @@ def other_envs(config: IntrinsicConfig, custom_similarity: PairSimilarity | None
 
     def compare_rows(outputs: Outputs, row: Int[Array, "time envs"]) -> tuple[Batch, Batch]:
         """Compares the distinct rows. Each batch holds all rows, weighted by their visits in one half."""
-        is_in_first = jnp.broadcast_to(in_first_half(row.shape[1])[None], row.shape)
-        masks, no_visits = (is_in_first, ~is_in_first), jnp.zeros(outputs.log_g.shape)
-        first, second = (no_visits.at[row].add(mask.astype(float)) for mask in masks)
-        power = negative_power(outputs.log_g, config.alpha)
-        if is_exponential:
-            with_second, with_first = exact_contrasts_among(
-                outputs.embedding, power, (second, first), similarity_scale=config.similarity_scale
-            )
-        else:
-            matrix = similarity(outputs.embedding, outputs.embedding)
-            with_second, with_first = (exact_contrast(matrix, power, weight) for weight in (second, first))
-        return Batch(outputs.log_g, with_second, first), Batch(outputs.log_g, with_first, second)
+        return compare_histograms(outputs, *visits_by_half(row, outputs.log_g.size), similarity, config)
 
     def compare_steps(outputs: Outputs, num_envs: int) -> tuple[Batch, Batch]:
         """Compares all pairs of steps of the two halves."""
@@ -108,6 +97,44 @@ def other_envs(config: IntrinsicConfig, custom_similarity: PairSimilarity | None
         )
 
     return Negatives(init, compare, by_step)
+
+
+def overlap_of_steps(similarity: PairSimilarity, steps: Outputs, transitions: Transition) -> Float[Array, ""]:
+    """Returns how much the episodes of different environments have in common."""
+    return overlap(
+        mean_nearest(similarity, steps.embedding, transitions.reward.shape[1]),
+        mean_step(similarity, steps.embedding, transitions.is_first),
+    )
+
+
+def visits_by_half(
+    row: Int[Array, "time envs"], num_rows: int
+) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    """Returns the number of visits to each row, in the first and in the second half of the environments."""
+    is_in_first = jnp.broadcast_to(in_first_half(row.shape[1])[None], row.shape)
+    first, second = (
+        jnp.zeros(num_rows).at[row].add(mask.astype(float)) for mask in (is_in_first, ~is_in_first)
+    )
+    return first, second
+
+
+def compare_histograms(
+    outputs: Outputs,
+    first: Float[Array, " rows"],
+    second: Float[Array, " rows"],
+    similarity: PairSimilarity,
+    config: IntrinsicConfig,
+) -> tuple[Batch, Batch]:
+    """Compares all rows, weighted by the visits of one half, with those of the other half."""
+    power = negative_power(outputs.log_g, config.alpha)
+    if config.similarity in EXPONENTIAL:
+        with_second, with_first = exact_contrasts_among(
+            outputs.embedding, power, (second, first), similarity_scale=config.similarity_scale
+        )
+    else:
+        matrix = similarity(outputs.embedding, outputs.embedding)
+        with_second, with_first = (exact_contrast(matrix, power, weight) for weight in (second, first))
+    return Batch(outputs.log_g, with_second, first), Batch(outputs.log_g, with_first, second)
 
 
 def by_step(

@@ -2,6 +2,9 @@
 
 `err(x) = mean over outputs of (f̂(x) - f(x))²`, where f is a network with random weights that never change, and f̂ learns
 to predict it. The error is low where the agent has been often. The reward is transient by design.
+
+The error is divided by a running standard deviation. Burda et al., section 2.4, take that of the intrinsic *return*,
+`R ← γ R + err`, which runs on across episodes. The other reading is that of the error itself.
 """
 
 from collections.abc import Callable
@@ -17,6 +20,7 @@ from gemax.core.expectation import mean
 from gemax.core.moments import Moments, init_moments, std, update_moments, update_row_moments
 from gemax.networks import Network, Parameters
 from gemax.rewards.base import IntrinsicReward, hide_feature
+from gemax.rewards.config import RndDivisor
 from gemax.rewards.running_std import MIN_RELATIVE_STD
 from gemax.settings import Fraction, Positive, check_fields, check_nonnegative
 from gemax.types import Metrics, Observations, Transition, Tree, gather
@@ -32,10 +36,14 @@ class RndSettings:
     """Observations are clipped at this many standard deviations."""
     error_decay: Fraction = 0.95
     """Decay of the running moments of the error."""
+    divisor: RndDivisor = "return"
+    """Divide the error by the standard deviation of the intrinsic return, or by its own."""
+    return_discount: Fraction = 0.99
+    """Discount γ of the intrinsic return."""
 
 
-class RndState(NamedTuple):
-    """The constant target network, and everything that changes in RND."""
+class DistillationState(NamedTuple):
+    """The constant target network, and everything that changes when the predictor learns."""
 
     target: Parameters
     predictor: Parameters
@@ -46,13 +54,25 @@ class RndState(NamedTuple):
     """Running moments of the prediction errors."""
 
 
+class RndState(NamedTuple):
+    """Everything that changes in RND."""
+
+    distillation: DistillationState
+    intrinsic_return: Float[Array, " envs"]
+    """Discounted sum of the errors up to now."""
+    return_moments: Moments
+    """Moments of the intrinsic return over all steps so far. They do not decay, as in Burda et al."""
+
+
 class Distillation(NamedTuple):
     """The prediction error as pure functions, shared by RND and NGU+RND."""
 
-    init: Callable[[PRNGKeyArray, Float[Array, "rows *shape"]], RndState]
-    error: Callable[[RndState, Transition], tuple[Float[Array, "time envs"], Moments]]
+    init: Callable[[PRNGKeyArray, Float[Array, "rows *shape"]], DistillationState]
+    error: Callable[[DistillationState, Transition], tuple[Float[Array, "time envs"], Moments]]
     """Returns the error of each next observation, and the running moments with these errors included."""
-    step: Callable[[RndState, Transition], tuple[Float[Array, "time envs"], RndState, Metrics]]
+    step: Callable[
+        [DistillationState, Transition], tuple[Float[Array, "time envs"], DistillationState, Metrics]
+    ]
     """Returns the same error, the state after learning from the rollout, and metrics."""
 
 
@@ -63,7 +83,7 @@ def rnd(
     settings: RndSettings,
     ignored_feature: int | None = None,
 ) -> IntrinsicReward:
-    """Returns RND: the error over its running standard deviation, times the scale.
+    """Returns RND: the error over its divisor, times the scale.
 
     `network` is the architecture of target and predictor. They do not see the entry `ignored_feature` of observation
     vectors.
@@ -72,19 +92,46 @@ def rnd(
     errors = distillation(network, optimiser, settings, ignored_feature)
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> RndState:
-        return errors.init(key, rows)
+        return RndState(errors.init(key, rows), jnp.zeros(num_envs), init_moments())
 
-    def scaled(error: Float[Array, "time envs"], moments: Moments) -> Float[Array, "time envs"]:
-        return scale * error / jnp.maximum(std(moments), MIN_RELATIVE_STD * moments.mean)
+    def scaled(
+        state: RndState, error: Float[Array, "time envs"], error_moments: Moments
+    ) -> tuple[Float[Array, "time envs"], RndState]:
+        """Returns the reward, and the state with the intrinsic return after the rollout."""
+        moments = error_moments
+        if settings.divisor == "return":
+            is_finite = jnp.isfinite(error)
+            returns = discounted_sums(
+                state.intrinsic_return, jnp.where(is_finite, error, 0.0), settings.return_discount
+            )
+            # The moments include this rollout, as in the authors' code.
+            moments = update_moments(state.return_moments, returns, is_finite, decay=1.0)
+            state = state._replace(intrinsic_return=returns[-1], return_moments=moments)
+        return scale * error / jnp.maximum(std(moments), MIN_RELATIVE_STD * moments.mean), state
 
     def reward(state: RndState, transitions: Transition, key: PRNGKeyArray) -> Float[Array, "time envs"]:
-        return scaled(*errors.error(state, transitions))
+        return scaled(state, *errors.error(state.distillation, transitions))[0]
 
     def step(state: RndState, transitions: Transition, key: PRNGKeyArray):
-        error, state, metrics = errors.step(state, transitions)
-        return scaled(error, state.errors), state, metrics
+        error, learned, metrics = errors.step(state.distillation, transitions)
+        reward, state = scaled(state, error, learned.errors)
+        if settings.divisor == "return":
+            metrics = metrics | {"intrinsic_return_std": std(state.return_moments)}
+        return reward, state._replace(distillation=learned), metrics
 
     return IntrinsicReward(init, reward, step)
+
+
+def discounted_sums(
+    start: Float[Array, " envs"], values: Float[Array, "time envs"], discount: float
+) -> Float[Array, "time envs"]:
+    """Returns the discounted sum of the values up to each step, `R_t = γ R_(t-1) + x_t`."""
+
+    def add(total: Float[Array, " envs"], value: Float[Array, " envs"]):
+        total = discount * total + value
+        return total, total
+
+    return jax.lax.scan(add, start, values)[1]
 
 
 def distillation(
@@ -96,11 +143,11 @@ def distillation(
     """Returns the functions that compute the unscaled prediction error and train the predictor."""
     check_fields(settings)
 
-    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"]) -> RndState:
+    def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"]) -> DistillationState:
         target_key, predictor_key = jax.random.split(key)
         rows = hide_feature(rows[:1], ignored_feature)
         predictor = network.init(predictor_key, rows)
-        return RndState(
+        return DistillationState(
             target=network.init(target_key, rows),
             predictor=predictor,
             opt_state=optimiser.init(predictor),
@@ -108,7 +155,7 @@ def distillation(
             errors=init_moments(),
         )
 
-    def normalised(state: RndState, transitions: Transition) -> tuple[Observations, Moments]:
+    def normalised(state: DistillationState, transitions: Transition) -> tuple[Observations, Moments]:
         """Returns the normalised next observations, and the updated moments.
 
         The moments include this rollout. In the RND paper, a random agent initialises the moments instead.
@@ -126,16 +173,18 @@ def distillation(
         errors = jnp.mean(difference**2, axis=-1)
         return mean(errors, None if observations.row_index is None else num_visits(observations)), errors
 
-    def updated_errors(state: RndState, errors: Float[Array, "time envs"]) -> Moments:
+    def updated_errors(state: DistillationState, errors: Float[Array, "time envs"]) -> Moments:
         return update_moments(state.errors, errors, jnp.isfinite(errors), decay=settings.error_decay)
 
-    def error(state: RndState, transitions: Transition) -> tuple[Float[Array, "time envs"], Moments]:
+    def error(state: DistillationState, transitions: Transition) -> tuple[Float[Array, "time envs"], Moments]:
         observations, _ = normalised(state, transitions)
         _, errors = loss(state.predictor, state.target, observations)
         errors = gather_scalars(observations, errors, transitions.reward.shape[1])
         return errors, updated_errors(state, errors)
 
-    def step(state: RndState, transitions: Transition) -> tuple[Float[Array, "time envs"], RndState, Metrics]:
+    def step(
+        state: DistillationState, transitions: Transition
+    ) -> tuple[Float[Array, "time envs"], DistillationState, Metrics]:
         observations, moments = normalised(state, transitions)
         grad_fn = jax.value_and_grad(loss, has_aux=True)
         (total, errors), gradient = grad_fn(state.predictor, state.target, observations)

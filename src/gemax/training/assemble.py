@@ -173,10 +173,11 @@ def _reward(config: Config, spec: EnvSpec, finite: FiniteEnv | None, custom: Cus
         similarity=custom.similarity,
     )
     reward = build_reward(intrinsic, inputs)
-    if not spec.truncation_bootstraps or intrinsic.method == "none":
-        return reward
     # A positive mean reward would be an incentive never to reach a goal that ends the episode.
-    return centred(reward, intrinsic.intrinsic_shift)
+    is_centred = spec.truncation_bootstraps and intrinsic.method != "none"
+    if is_centred or intrinsic.centre_reward:
+        return centred(reward, intrinsic.intrinsic_shift)
+    return reward
 
 
 def _check_custom_parts(config: Config, custom: CustomParts) -> None:

@@ -95,11 +95,6 @@ class Config:
             raise ValueError(
                 f"unroll_period must be at most unroll_length ({agent.unroll_length}); got {agent.unroll_period}."
             )
-        if agent.unroll_period < agent.unroll_length and agent.returns != "vtrace":
-            raise ValueError(
-                f"returns must be vtrace where unroll_period ({agent.unroll_period}) is shorter than unroll_length "
-                f"({agent.unroll_length}), since reused steps are off-policy; got {agent.returns}."
-            )
 
     @property
     def frames_per_update(self) -> int:
