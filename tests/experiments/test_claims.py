@@ -7,7 +7,13 @@ from gemax.experiments.claims import (
     decide_by_mean,
     decide_by_ratio,
     decide_for_every_seed,
+    id_of,
 )
+from gemax.experiments.statistics import estimate_share
+
+
+def test_labels_become_ids():
+    assert [id_of(label) for label in ("oracle, n = 1", "NGU+RND")] == ["oracle-n-1", "ngu-rnd"]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +63,8 @@ def test_bars_are_compared_up_to_rounding():
     ("seeds", "verdict", "count"),
     [
         ([1, 1, 1], "holds", "5 of 5"),
-        ([1, 0, 1], "does not hold", "4 of 5"),
-        ([0, 0, 0], "does not hold", "2 of 5"),
+        ([1, 0, 1], "does not hold", "4 of 5; other: 2 of 3"),
+        ([0, 0, 0], "does not hold", "2 of 5; other: 0 of 3"),
     ],
 )
 def test_a_claim_about_every_seed_is_decided_by_their_count(seeds, verdict, count):
@@ -71,5 +77,8 @@ def test_a_claim_about_every_seed_is_decided_by_their_count(seeds, verdict, coun
         "every seed",
     )
     assert claim.holds is (verdict == "holds")
-    assert claim.interval[0] < claim.value
+    # Groups are not pooled: the value is that of the group with the smallest share, the other one unless all are true.
+    assert (claim.value, *claim.interval) == estimate_share(
+        2 if all(seeds) else sum(seeds), 2 if all(seeds) else 3
+    )
     assert claim.numbers == {"one": [1.0, 1.0], "other": seeds, "extra": 3}

@@ -61,6 +61,38 @@ def test_records_without_the_number_of_episodes_are_read(tmp_path):
     assert load_record(path).solved_at == 30
 
 
+def test_a_record_of_an_older_generation_is_read_but_is_not_taken_for_the_run(tmp_path):
+    path, record = tmp_path / "run.npz", fake_record()
+    save_record(path, record._replace(generation=records.GENERATION - 1))
+    assert load_record(path).generation == records.GENERATION - 1
+    assert not is_record_of(path, record.config)
+    save_record(path, record)
+    assert is_record_of(path, record.config)
+
+
+def test_records_without_a_generation_are_of_the_first(tmp_path):
+    path, record = tmp_path / "run.npz", fake_record()
+    save_record(path, record)
+    with np.load(path) as arrays:
+        np.savez(path, **{name: values for name, values in arrays.items() if name != "generation"})
+    assert load_record(path).generation == 0
+    assert not is_record_of(path, record.config)
+
+
+def test_a_record_has_the_commits_that_it_was_trained_at():
+    record = fake_record()
+    assert record.commits == ["unknown"]
+    assert record._replace(summary={"commit": "b"}).commits == ["b"]
+    assert record._replace(summary={"commit": "b", "commits": ["a", "b"]}).commits == ["a", "b"]
+
+
+def test_half_of_the_return_is_reached_before_the_environment_is_solved():
+    record = fake_record(solved_at=50)
+    record.curves["return"][29:49] = 0.5
+    assert (record.half_crossing, record.solved_at) == (30, 50)
+    assert fake_record("mountain-car", solved_at=20, final_return=-500.0).half_crossing == 1
+
+
 @pytest.mark.parametrize("change", [{"seed": 1}, {"intrinsic_scale": 0.3}, {"updates": 7}, {"method": "rnd"}])
 def test_every_changed_setting_changes_the_name(change):
     assert run_name(configure("two-rooms", **change)) != run_name(configure("two-rooms"))

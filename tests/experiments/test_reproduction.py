@@ -3,16 +3,21 @@
 import csv
 import dataclasses
 import json
+import re
 import time
 
 import pytest
+from tests.experiments.fake import fake_record
 
 from gemax.cli import main
 from gemax.cli.reproduce import print_outcome, time_left
+from gemax.experiments import reproduction
 from gemax.experiments.experiment import seed_configs
-from gemax.experiments.registry import EXPERIMENTS
+from gemax.experiments.records import save_record
+from gemax.experiments.registry import ALL, EXPERIMENTS
 from gemax.experiments.report import write_report
 from gemax.experiments.reproduction import Options, Reproduction, reproduce
+from gemax.runs.provenance import provenance
 
 FEW = ("fig2", "fig10", "extension-negatives")
 
@@ -68,7 +73,12 @@ def test_the_readme_has_claims_and_plots(few):
     assert "| fig10: 2-Keys: GEM solves" in text
     assert "![The gridworlds](fig2.png)" in text
     assert "| seeds that solved it: 0 of 1 | 0 to 0.975 | every seed | does not hold |" in text
-    assert "; by the first crossing 1 (– to –) | – to – | ≤ 1.1 | undecided |" in text
+    assert (
+        "; by the first crossing 1 (– to –); ratio of the updates to half of the return 1 (– to –); " in text
+    )
+    assert re.search(
+        r"; difference of the final returns \S+ \(– to –\) \| – to – \| ≤ 1\.1 \| undecided \|", text
+    )
 
 
 def test_finished_runs_are_not_trained_again(few):
@@ -108,10 +118,65 @@ def test_more_md_is_appended_to_the_readme(few, tmp_path):
 def test_every_experiment_has_a_title_a_claim_and_all_seeds(experiment):
     assert experiment.title
     assert experiment.claim.endswith(".")
-    for configs in seed_configs(experiment, "laptop").values():
-        assert [config.run.seed for config in configs] == list(range(experiment.num_seeds))
+    for label, configs in seed_configs(experiment, "laptop").items():
+        num_seeds = experiment.sweep[label].get("num_seeds", experiment.num_seeds)
+        assert [config.run.seed - experiment.first_seed for config in configs] == list(range(num_seeds))
     for configs in seed_configs(experiment, "laptop", num_seeds=3).values():
-        assert len(configs) == min(3, experiment.num_seeds)
+        assert len(configs) == (1 if experiment.num_seeds == 1 else 3)
+
+
+def test_figures_3_and_4_have_ten_seeds_in_gridworlds():
+    configs = seed_configs(EXPERIMENTS["fig3"], "laptop") | seed_configs(EXPERIMENTS["fig4"], "laptop")
+    for label, row in configs.items():
+        assert len(row) == (10 if label.startswith(("two-rooms", "sixteen-leaves")) else 5), label
+
+
+def test_searches_use_seeds_that_no_figure_uses():
+    seeds = {
+        name: {config.run.seed for row in seed_configs(experiment, "laptop").values() for config in row}
+        for name, experiment in EXPERIMENTS.items()
+    }
+    searched = seeds.pop("tuning") | seeds.pop("tuning-shared")
+    assert min(searched) == 100
+    assert all(not searched & used for used in seeds.values())
+
+
+def test_searches_and_the_paper_preset_are_not_part_of_all():
+    others = {name for name in EXPERIMENTS if name.startswith(("tuning", "paper"))}
+    assert set(ALL) == set(EXPERIMENTS) - others
+    for name in others - {"tuning", "tuning-shared"}:
+        for config, *_ in seed_configs(EXPERIMENTS[name], "laptop").values():
+            assert (config.run.preset, config.run.updates, config.env.num_envs) == ("paper", 3000, 256)
+
+
+def test_a_tree_with_uncommitted_changes_is_refused_unless_allowed(tmp_path, monkeypatch):
+    changed = provenance() | {"commit": "0123456789ab-dirty"}
+    monkeypatch.setattr(reproduction, "provenance", lambda: changed)
+    quiet = lambda progress: None, lambda line: None
+    with pytest.raises(ValueError, match=r"uncommitted changes.*--allow-dirty"):
+        reproduce(Options(["fig9"], tmp_path), *quiet)
+    assert list(tmp_path.iterdir()) == []
+    assert reproduce(Options(["fig9"], tmp_path, allow_dirty=True), *quiet).unfinished == []
+    assert "Analysed at commit 0123456789ab-dirty." in (tmp_path / "README.md").read_text()
+
+
+def test_the_report_shows_commits_and_marks_runs_of_older_code(few, tmp_path):
+    content = json.loads((few[0] / "extension-negatives.json").read_text())
+    commit = content["commit"] or "unknown"
+    assert content["trained_at"] == {commit: 2}
+    assert f"trained at {commit} (2)" in (few[0] / "README.md").read_text()
+    assert "Older code" not in (few[0] / "README.md").read_text()
+    (tmp_path / "fig2.png").write_bytes((few[0] / "fig2.png").read_bytes())
+    (tmp_path / "fig2.json").write_text((few[0] / "fig2.json").read_text())
+    (tmp_path / "extension-negatives.png").write_bytes((few[0] / "fig2.png").read_bytes())
+    (tmp_path / "extension-negatives.json").write_text(json.dumps(content | {"generation": 0}))
+    (tmp_path / "runs").mkdir()
+    save_record(tmp_path / "runs" / "two-rooms-gem-0-0123456789.npz", fake_record()._replace(generation=0))
+    write_report(tmp_path)
+    for text in ((tmp_path / "README.md").read_text(), (tmp_path / "report.html").read_text()):
+        assert "mixes them with new runs: extension-negatives." in text
+        assert text.count("trained by older code; see above") == 1
+        assert "0 runs, 0.0 hours of training on one core each. Of older code there are 1 runs" in text
 
 
 def test_the_paper_preset_is_used_in_every_run():
@@ -142,7 +207,7 @@ def test_exit_code_depends_on_the_outcome(tmp_path, capsys):
 @pytest.mark.slow
 def test_the_smoke_test_takes_less_than_three_minutes(tmp_path):
     started = time.monotonic()
-    options = Options(list(EXPERIMENTS), tmp_path, smoke=True)
+    options = Options(list(ALL), tmp_path, smoke=True)
     result = reproduce(options, lambda progress: None, lambda line: None)
     assert result.failures == {}
     assert result.unfinished == []

@@ -76,6 +76,11 @@ def test_stratified_interval_contains_the_estimate():
     assert low < value < high
 
 
+def test_tasks_have_the_same_weight_whatever_their_number_of_seeds():
+    value, _, _ = stratified_interquartile_mean([np.zeros(10), np.ones(5)])
+    assert value == 0.5
+
+
 def test_mean_has_the_interval_of_students_t():
     values = np.asarray([1.0, 4.0, 2.0, 7.0])
     expected = stats.ttest_1samp(values, 0.0).confidence_interval()
@@ -160,6 +165,20 @@ def test_ratio_of_standard_deviations_has_an_interval_around_it():
     value, low, high = estimate_ratio_of_stds(np.asarray([1.0, 3.0, 5.0]), np.asarray([1.0, 2.0, 3.0]))
     assert value == pytest.approx(2.0)
     assert low < value < high
+
+
+def test_interval_of_a_ratio_of_standard_deviations_contains_the_truth_in_most_experiments_with_five_seeds():
+    """A percentile bootstrap contains it in fewer than 75 of 100."""
+    rng = np.random.default_rng(0)
+    groups = rng.normal(size=(1000, 2, 5))
+    intervals = np.asarray([estimate_ratio_of_stds(3.0 * first, second)[1:] for first, second in groups])
+    covered = (intervals[:, 0] <= 3.0) & (intervals[:, 1] >= 3.0)
+    assert 0.9 <= covered.mean() <= 0.99
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0], [1.0, 1.0, 1.0, 2.0]])
+def test_ratio_of_standard_deviations_is_unknown_if_a_seed_less_leaves_none(values):
+    assert np.isnan(estimate_ratio_of_stds(np.asarray(values), np.asarray([1.0, 2.0, 4.0]))).all()
 
 
 @given(st.integers(0, 50))

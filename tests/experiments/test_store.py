@@ -9,6 +9,7 @@ import pytest
 
 from gemax.experiments.experiment import SMOKE
 from gemax.experiments.store import RunStore, split_cores, train_missing
+from gemax.runs.provenance import provenance
 from gemax.training.presets import configure
 
 SMALL = SMOKE | {"method": "none"}
@@ -52,6 +53,7 @@ def test_a_record_holds_the_run(store, trained):
     assert record.config == small(seed=1)
     assert record.curves["update"].tolist() == [5, 10, 15, 20]
     assert record.summary["status"] == "finished"
+    assert record.commits == [provenance()["commit"] or "unknown"]
     assert 0 < record.entropy_share < 1
 
 

@@ -4,8 +4,29 @@ import numpy as np
 import pytest
 from tests.experiments.fake import fake_seeds
 
-from gemax.experiments import ablations, extensions, fig3, fig4, fig5, fig6, fig7, fig10
-from gemax.experiments.measures import finite_env, random_policy_visits, solving_table
+from gemax.experiments import (
+    ablations,
+    controls,
+    extensions,
+    fig3,
+    fig4,
+    fig5,
+    fig6,
+    fig7,
+    fig10,
+    paper_preset,
+    tuning,
+    tuning_shared,
+)
+from gemax.experiments.claims import decide_by_speed
+from gemax.experiments.experiment import figure_config
+from gemax.experiments.measures import (
+    finite_env,
+    random_policy_return,
+    random_policy_visits,
+    solving_table,
+)
+from gemax.experiments.registry import EXPERIMENTS
 
 FINITE = finite_env("two-rooms")
 STEPS_APART = FINITE.distances.astype(np.float32)
@@ -55,6 +76,17 @@ def test_claims_about_speed_count_the_updates_from_which_on_a_run_is_solved():
     assert level.numbers["first_crossing_ratio"][0] > 2.5
 
 
+def test_claims_about_speed_also_compare_half_of_the_return_area_and_final_return():
+    """One run is the first at 0.5 but stays there, the other one comes later and reaches 1."""
+    early, late = fake_seeds(solved_at=10, final_return=0.6), fake_seeds(solved_at=40)
+    claim = decide_by_speed("fig3-a", "", "early / late ≤ 1", {"early": early, "late": late})
+    assert claim.verdict == "does not hold"
+    half, area, final = claim.numbers["other_measures"].values()
+    assert half[2] < 0.5
+    assert area[0] == pytest.approx(0.6 * 0.89 - 0.59)
+    assert final == pytest.approx((-0.4, -0.4, -0.4))
+
+
 def test_tables_show_the_first_crossing_beside_the_update_from_which_on_it_is_solved():
     runs = {
         "held": fake_seeds(solved_at=30),
@@ -62,9 +94,9 @@ def test_tables_show_the_first_crossing_beside_the_update_from_which_on_it_is_so
         "never": fake_seeds(),
     }
     assert solving_table({"2-Rooms": runs}).splitlines()[2:] == [
-        "| 2-Rooms | held | 5 of 5 | 30 to 34 | 5 of 5 | 30 to 34 |",
-        "| 2-Rooms | lost | 5 of 5 | 10 to 14 | 0 of 5 | – |",
-        "| 2-Rooms | never | 0 of 5 | – | 0 of 5 | – |",
+        "| 2-Rooms | held | 5 of 5 | 30 to 34 | 5 of 5 | 30 to 34 | 30 to 34 | 0.69 (0.67 to 0.71) | 1 (1 to 1) |",
+        "| 2-Rooms | lost | 5 of 5 | 10 to 14 | 0 of 5 | – | 10 to 14 | 0.78 (0.76 to 0.8) | 0 (0 to 0) |",
+        "| 2-Rooms | never | 0 of 5 | – | 0 of 5 | – | – | 0 (0 to 0) | 0 (0 to 0) |",
     ]
 
 
@@ -72,8 +104,8 @@ def test_one_seed_that_loses_its_task_again_refutes_a_claim_about_every_seed():
     runs = runs_of_fig4(gem=20, rnd=20, ngu=20, ngu_rnd=20)
     runs["mountain-car: GEM"][3] = fake_seeds(solved_at=20, lost_at=90)[3]
     claim = {claim.id: claim for claim in fig4.analyse(runs).claims}["fig4-gem-solves-all"]
-    assert (claim.verdict, claim.seed_count, claim.value) == ("does not hold", "19 of 20", 0.95)
-    assert claim.interval == pytest.approx((0.7513, 0.9987), abs=1e-4)
+    assert (claim.verdict, claim.seed_count) == ("does not hold", "19 of 20; mountain-car: 4 of 5")
+    assert (claim.value, *claim.interval) == pytest.approx((0.8, 0.2836, 0.9949), abs=1e-4)
 
 
 def runs_of_fig4(**solved_at):
@@ -204,3 +236,94 @@ def test_extension_claims_hold_or_fail():
     ceiling = extensions.analyse_ceiling, extensions.CEILING
     assert first_verdict(*ceiling, *[good] * 6) == "holds"
     assert first_verdict(*ceiling, *[bad] * 6) == "does not hold"
+
+
+def test_a_random_policy_reaches_the_reward_as_often_as_in_simulated_episodes():
+    model, rng, reached = FINITE.model, np.random.default_rng(0), 0
+    starts = np.flatnonzero(model.start)
+    for _ in range(2000):
+        state = rng.choice(starts)
+        for _ in range(model.horizon):
+            state = model.successor[state, rng.integers(model.successor.shape[1]), 0]
+            if model.is_terminal[state]:
+                reached += 1
+                break
+    exact = random_policy_return(FINITE)
+    assert abs(reached / 2000 - exact) < 4 * np.sqrt(exact * (1 - exact) / 2000) + 1e-3
+
+
+def test_the_returns_of_both_estimates_are_compared_with_the_same_unrolls():
+    sweep = ablations.RETURNS.sweep
+    shared = [{name: run[name] for name in ("unroll_length", "unroll_period")} for run in sweep.values()]
+    assert shared[0] == shared[1] == {"unroll_length": 20, "unroll_period": 10}
+    good, bad = fake_seeds(solved_at=20), fake_seeds()
+    for averaged, verdict in ((good, "holds"), (bad, "does not hold")):
+        runs = {ablations.VTRACE: good, ablations.AVERAGED: averaged}
+        assert set(verdicts(ablations.analyse_returns(runs).claims).values()) == {verdict}
+
+
+def test_rewards_with_and_without_normalisation_have_the_same_scale_at_the_fine_resolution():
+    normalised, scaled = (
+        ablations.NORMALISATION.sweep[f"{label}, fine"]["intrinsic_scale"]
+        for label in (ablations.NORMALISED, ablations.NOT_NORMALISED)
+    )
+    assert scaled * ablations.RAW_STD == pytest.approx(normalised, rel=0.01)
+
+
+def test_the_control_gives_every_method_the_mean_reward_of_gem():
+    gem, *others = (figure_config(preset="laptop", **run) for run in controls.EXPERIMENT.sweep.values())
+    assert [config.intrinsic.method for config in others] == ["rnd", "ngu", "ngu-rnd", "none"]
+    for config in others:
+        assert config.intrinsic.centre_reward
+        assert config.intrinsic.intrinsic_shift == gem.intrinsic.intrinsic_shift == 0.7
+    good, bad = fake_seeds(solved_at=20), fake_seeds(solved_at=80)
+    for rows, verdict in (([good, bad], "holds"), ([bad, good], "does not hold")):
+        runs = dict(zip(controls.EXPERIMENT.sweep, [rows[0]] + 4 * [rows[1]], strict=True))
+        assert set(verdicts(controls.analyse(runs).claims).values()) == {verdict}
+
+
+@pytest.mark.parametrize("name", ["extension-memory", *paper_preset.EXPERIMENTS])
+def test_claims_against_gem_hold_or_fail_and_belong_to_their_experiment(name):
+    experiment = EXPERIMENTS[name]
+    favoured = extensions.MEMORY if name == "extension-memory" else "GEM"
+    for fast, slow, verdict in ((20, 80, "holds"), (None, 20, "does not hold")):
+        runs = {
+            label: fake_seeds(solved_at=fast if favoured in label else slow) for label in experiment.sweep
+        }
+        decided = experiment.analyse(runs).claims
+        assert {claim.figure for claim in decided} == {name}
+        assert len({claim.id for claim in decided}) == len(decided)
+        if name != "paper-noise":
+            assert set(verdicts(decided).values()) == {verdict}
+
+
+@pytest.mark.parametrize("env_id", tuning.ENV_IDS)
+def test_every_method_has_the_same_number_of_trials(env_id):
+    for method in tuning.TITLES:
+        found = tuning.trials(env_id, method)
+        assert len({tuple(trial.values()) for trial in found}) == tuning.NUM_TRIALS
+    both = [trial.values() for trial in tuning.trials(env_id, "gem")]
+    scales, shifts = (len(set(values)) for values in zip(*both, strict=True))
+    assert (scales, shifts) == (5, 5)
+
+
+def test_the_search_shows_the_best_trial_of_every_method():
+    runs = {label: fake_seeds(solved_at=50) for label in tuning.EXPERIMENT.sweep}
+    runs["two-rooms rnd scale 0.05"] = fake_seeds(solved_at=10)
+    lines = tuning.analyse(runs).table.splitlines()
+    assert len(lines) == 2 + len(tuning.ENV_IDS) * len(tuning.TITLES)
+    assert any(line.startswith("| 2-Rooms | rnd | **scale 0.05: 0.89** |") for line in lines)
+
+
+def test_shared_settings_are_scored_by_all_methods_equally():
+    runs = {label: fake_seeds(solved_at=50) for label in tuning_shared.EXPERIMENT.sweep}
+    rates = tuning_shared.values_of("two-rooms", "rnd")["learning_rate"]
+    for method in ("rnd", "ngu", "ngu-rnd"):
+        runs[f"two-rooms {method} learning_rate {rates[2]:g}"] = fake_seeds(solved_at=10)
+    runs[f"two-rooms gem learning_rate {rates[2]:g}"] = fake_seeds(solved_at=90)
+    found = tuning_shared.scores(runs, "two-rooms", "learning_rate")
+    share = 0.49 / 0.89
+    expected = [(3 * share + 1) / 4, (3 * share + 1) / 4, (3 + 0.09 / 0.49) / 4]
+    np.testing.assert_allclose(list(found.values()), expected, rtol=1e-2)
+    assert f"**{rates[2]:g}**" in tuning_shared.analyse(runs).table
+    assert set(tuning_shared.scores(runs, "two-rooms", "adjacency_scale")) == {0.1, 1.0, 10.0}

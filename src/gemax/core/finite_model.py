@@ -73,6 +73,13 @@ def policy_visits(model: FiniteModel, policy: Policy) -> Visits:
     return counts / counts.sum()
 
 
+def termination_probability(model: FiniteModel, policy: Policy) -> float:
+    """Returns the probability that an episode of a policy ends in a terminal state, before the horizon."""
+    states = model._replace(cell=np.arange(len(model.start)))
+    counts = _expected_counts(states, ((step, model.successor, model.probability) for step in policy))
+    return float(counts[model.is_terminal].sum())
+
+
 def reachable_cells(model: FiniteModel) -> Bool[np.ndarray, " cells"]:
     """Returns which cells can be visited with non-zero probability."""
     present = (model.start > 0) & ~model.is_terminal

@@ -1,5 +1,6 @@
 """Claims of the paper, decided by a number and its confidence interval."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -70,12 +71,17 @@ def decide_for_every_seed(
 ) -> Claim:
     """Decides a claim that must be true of every seed of all groups, given 1 for each seed where it is and else 0.
 
-    The interval is that of the probability that it is true of another seed.
+    Groups are not pooled: value and interval are those of the group with the smallest share. The interval is that of
+    the probability that the claim is true of another seed.
     """
-    is_true = np.concatenate(list(groups.values())) > 0
-    successes, num_seeds = int(is_true.sum()), len(is_true)
-    value, *interval = statistics.estimate_share(successes, num_seeds)
+    counts = {name: (int((values > 0).sum()), len(values)) for name, values in groups.items()}
+    worst = min(counts, key=lambda name: counts[name][0] / counts[name][1])
+    value, *interval = statistics.estimate_share(*counts[worst])
+    successes, num_seeds = (sum(numbers) for numbers in zip(*counts.values(), strict=True))
     verdict = "holds" if successes == num_seeds else "does not hold"
+    seed_count = f"{successes} of {num_seeds}"
+    if len(counts) > 1 and successes < num_seeds:
+        seed_count += "; {}: {} of {}".format(worst, *counts[worst])
     return Claim(
         claim_id,
         figure_of(claim_id),
@@ -87,7 +93,7 @@ def decide_for_every_seed(
         (interval[0], interval[1]),
         "every seed",
         {name: values.tolist() for name, values in groups.items()} | numbers,
-        f"{successes} of {num_seeds}",
+        seed_count,
     )
 
 
@@ -95,6 +101,11 @@ def figure_of(claim_id: str) -> str:
     """Returns the name of a claim's experiment."""
     prefix, suffix = claim_id.split("-")[:2]
     return prefix if prefix.startswith("fig") else f"{prefix}-{suffix}"
+
+
+def id_of(label: str) -> str:
+    """Returns a label as the last part of a claim's id: lower-case words with hyphens."""
+    return "-".join(re.findall(r"[a-z0-9]+", label.lower()))
 
 
 def decide_by_estimate(
@@ -115,6 +126,14 @@ decide_by_ratio = partial(decide_by_estimate, statistics.estimate_ratio)
 decide_by_difference = partial(decide_by_estimate, statistics.estimate_difference)
 
 
+OTHER_MEASURES = {
+    "ratio of the updates to half of the return": (measures.updates_to_half, statistics.estimate_ratio),
+    "difference of the areas under the curve": (measures.return_areas, statistics.estimate_difference),
+    "difference of the final returns": (measures.final_returns, statistics.estimate_difference),
+}
+"""Measures and estimates beside the updates to solve. A method can be slower to begin and more complete in the end."""
+
+
 def decide_by_solving(claim_id: str, claim: str, groups: Mapping[str, Sequence[Record]]) -> Claim:
     """Decides whether every seed of all groups solved its environment until the end."""
     return decide_for_every_seed(
@@ -132,8 +151,12 @@ def decide_by_solving(claim_id: str, claim: str, groups: Mapping[str, Sequence[R
 def decide_by_speed(
     claim_id: str, claim: str, criterion: str, groups: Mapping[str, Sequence[Record]]
 ) -> Claim:
-    """Decides a claim by the ratio of the updates to solve. The same ratio for the first crossing is in its numbers."""
+    """Decides a claim by the ratio of the updates to solve. Its numbers include the comparison by other measures."""
     crossings = {name: measures.updates_to_cross(records) for name, records in groups.items()}
+    other_measures = {
+        name: estimate(*(measure(records) for records in groups.values()))
+        for name, (measure, estimate) in OTHER_MEASURES.items()
+    }
     return decide_by_ratio(
         claim_id,
         claim,
@@ -141,4 +164,5 @@ def decide_by_speed(
         {name: measures.updates_to_solve(records) for name, records in groups.items()},
         first_crossing={name: updates.tolist() for name, updates in crossings.items()},
         first_crossing_ratio=statistics.estimate_ratio(*crossings.values()),
+        other_measures=other_measures,
     )

@@ -14,7 +14,7 @@ from gemax.training.config import Config, Preset
 from gemax.training.presets import configure
 
 Sweep: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""The runs to train: for each label, the arguments of `figure_config`."""
+"""The runs to train: for each label, the arguments of `figure_config`, and `num_seeds` if it has its own."""
 Runs: TypeAlias = Mapping[str, list[Record]]
 """The finished runs of a sweep by their labels, one record per seed."""
 
@@ -39,6 +39,10 @@ class Experiment:
     """Makes the figure and decides the claims, from the runs of the sweep or from the result of `compute`."""
     sweep: Sweep = field(default_factory=dict)
     num_seeds: int = 5
+    """Number of seeds of each label. A run of the sweep can have its own `num_seeds`."""
+    first_seed: int = 0
+    is_in_all: bool = True
+    """Whether `gemax reproduce all` includes the experiment."""
     smoke_config: Callable[[Config], Config] = lambda config: config
     """Called on each configuration in a smoke test. May replace it by one that another experiment trains as well."""
     compute: Callable[[Path, bool], Any] | None = None
@@ -70,13 +74,18 @@ def figure_config(env_id: str, preset: Preset, *, budget: float = 1.0, **setting
 def seed_configs(
     experiment: Experiment, preset: Preset, *, smoke: bool = False, num_seeds: int | None = None
 ) -> dict[str, list[Config]]:
-    """Returns the configurations of all seeds by label. A smoke test has one seed and tiny runs."""
-    sweep = {label: figure_config(preset=preset, **run) for label, run in experiment.sweep.items()}
-    if smoke:
-        sweep = {label: experiment.smoke_config(config).replace(**SMOKE) for label, config in sweep.items()}
-        num_seeds = 1
-    elif num_seeds is None or experiment.num_seeds == 1:
-        num_seeds = experiment.num_seeds
-    return {
-        label: [config.replace(seed=seed) for seed in range(num_seeds)] for label, config in sweep.items()
-    }
+    """Returns the configurations of all seeds by label. A smoke test has one seed and tiny runs.
+
+    `num_seeds` replaces the numbers of seeds of the experiment, unless it has one seed only.
+    """
+    found = {}
+    for label, run in experiment.sweep.items():
+        settings: dict[str, Any] = {"preset": preset, "num_seeds": experiment.num_seeds, **run}
+        seeds = settings.pop("num_seeds")
+        if num_seeds is not None and experiment.num_seeds > 1:
+            seeds = num_seeds
+        config = figure_config(**settings)
+        if smoke:
+            config, seeds = experiment.smoke_config(config).replace(**SMOKE), 1
+        found[label] = [config.replace(seed=experiment.first_seed + index) for index in range(seeds)]
+    return found

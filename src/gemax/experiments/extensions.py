@@ -1,11 +1,15 @@
-"""Extensions of the paper: Tsallis entropies, exact negatives, and the entropy of each method against its ceiling."""
+"""Extensions of the paper: Tsallis entropies, exact negatives, past visits, and each method's share of the ceiling."""
 
+from gemax.envs.registry import ENVS
 from gemax.experiments import claims, measures, plots
 from gemax.experiments.experiment import Experiment, FigureResult, Runs
 from gemax.experiments.measures import solving_table
 from gemax.experiments.statistics import estimate_mean
 from gemax.rewards.registry import PAPER_METHODS
 
+MEMORY = "GEM with past visits (ours)"
+MEMORY_BASELINES = {"oracle, n = 1": {"method": "oracle"}, "NGU+RND": {"method": "ngu-rnd"}}
+MEMORY_ENV_IDS = ("two-rooms", "sixteen-leaves")
 EXACT, SAMPLED = "all negatives", "32 sampled negatives"
 
 
@@ -35,6 +39,27 @@ def analyse_negatives(runs: Runs) -> FigureResult:
         {"exact": runs[EXACT], "sampled": runs[SAMPLED]},
     )
     return FigureResult(plots.return_curves({"": runs}, width=5.0), [claim], solving_table({"2-Rooms": runs}))
+
+
+def analyse_memory(runs: Runs) -> FigureResult:
+    """Plots return against updates, and compares GEM with past visits with GEM and the fastest baselines."""
+    others = ("GEM", *MEMORY_BASELINES)
+    panels = {
+        ENVS[env_id].title: {label: runs[f"{env_id}: {label}"] for label in (MEMORY, *others)}
+        for env_id in MEMORY_ENV_IDS
+    }
+    decided = [
+        claims.decide_by_speed(
+            f"extension-memory-{env_id}-{claims.id_of(label)}",
+            f"{ENVS[env_id].title}: GEM with a memory of past visits is not slower than {label}",
+            f"updates to solve, GEM with past visits / {label} ≤ 1",
+            {"memory": runs[f"{env_id}: {MEMORY}"], "other": runs[f"{env_id}: {label}"]},
+        )
+        for env_id in MEMORY_ENV_IDS
+        for label in others
+    ]
+    colours = plots.COLOURS | {MEMORY: "tab:cyan", "oracle, n = 1": "0.25"}
+    return FigureResult(plots.return_curves(panels, colours, width=4.6), decided, solving_table(panels))
 
 
 def analyse_ceiling(runs: Runs) -> FigureResult:
@@ -72,6 +97,18 @@ NEGATIVES = Experiment(
         EXACT: {"env_id": "two-rooms", "num_negatives": 0},
         SAMPLED: {"env_id": "two-rooms", "num_negatives": 32},
     },
+)
+PAST_VISITS = Experiment(
+    "GEM with a memory of past visits",
+    "An extension, not in the paper: GEM's negatives come from the visits of the last hundred or so updates, as the "
+    "oracle's counts do (`past_visits_decay` 0.99). Otherwise these are the runs of figures 3 and 4.",
+    analyse_memory,
+    {
+        f"{env_id}: {label}": {"env_id": env_id, **settings}
+        for env_id in MEMORY_ENV_IDS
+        for label, settings in {"GEM": {}, MEMORY: {"past_visits_decay": 0.99}, **MEMORY_BASELINES}.items()
+    },
+    num_seeds=10,
 )
 CEILING = Experiment(
     "Entropy as a share of the ceiling",

@@ -60,4 +60,5 @@ EXPERIMENT = Experiment(
         for env_id in ENV_IDS
         for label, settings in SETTINGS.items()
     },
+    num_seeds=10,
 )

@@ -14,6 +14,7 @@ from gemax.experiments.tables import markdown_table
 from gemax.rewards.registry import METHODS
 
 ENV_IDS = ("two-rooms", "sixteen-leaves", "mountain-car", "cartpole-swingup")
+NUM_SEEDS = {env_id: 10 if ENVS[env_id].is_gridworld else 5 for env_id in ENV_IDS}
 BASELINES = ("rnd", "ngu", "ngu-rnd")
 TITLES = {method: METHODS[method].title for method in ("gem", *BASELINES)}
 
@@ -73,7 +74,7 @@ def _rnd_is_unsteady(runs: Runs, env_id: str) -> claims.Claim:
 
 
 def _table(runs: Runs) -> str:
-    """Returns the interquartile means over all environments, which are robust to outliers."""
+    """Returns the interquartile means, which are robust to outliers, averaged over the environments."""
     rows = []
     for title in TITLES.values():
         groups = [runs[f"{env_id}: {title}"] for env_id in ENV_IDS]
@@ -87,7 +88,7 @@ def _table(runs: Runs) -> str:
             count = sum(int(has_happened(group).sum()) for group in groups)
             row += [f"{count} of {sum(map(len, groups))}", f"{value:.2f} ({low:.2f} to {high:.2f})"]
         rows.append(row)
-    share = "as a share of the run: interquartile mean over all environments"
+    share = "as a share of the run: interquartile mean, averaged over environments"
     return markdown_table(
         [
             "method",
@@ -105,7 +106,7 @@ EXPERIMENT = Experiment(
     "NGU alone does not cover 16-Leaves, RND is slow and unsteady, NGU+RND solves all; GEM does too, and faster.",
     analyse,
     {
-        f"{env_id}: {title}": {"env_id": env_id, "method": method}
+        f"{env_id}: {title}": {"env_id": env_id, "method": method, "num_seeds": NUM_SEEDS[env_id]}
         for env_id in ENV_IDS
         for method, title in TITLES.items()
     },

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from gemax.core.entropy import visitation_entropy
-from gemax.core.finite_model import policy_visits, uniform_policy
+from gemax.core.finite_model import policy_visits, termination_probability, uniform_policy
 from gemax.envs.base import FiniteEnv
 from gemax.envs.registry import make_env
 from gemax.experiments.records import Record
-from gemax.experiments.statistics import PerSeed, area_under_curve, rank_correlation
+from gemax.experiments.statistics import PerSeed, area_under_curve, estimate_mean, rank_correlation
 from gemax.experiments.tables import markdown_table
 from gemax.runs.plots import rows_and_cells
 
@@ -28,6 +28,11 @@ def updates_to_cross(records: Sequence[Record]) -> PerSeed:
     return np.asarray([min(record.first_crossing, record.config.run.updates) for record in records], float)
 
 
+def updates_to_half(records: Sequence[Record]) -> PerSeed:
+    """Returns the update at which each run was halfway to `solved_return`. Others count with their length."""
+    return np.asarray([min(record.half_crossing, record.config.run.updates) for record in records], float)
+
+
 def is_solved(records: Sequence[Record]) -> PerSeed:
     """Returns 1 for each run that solved its environment until the end, else 0."""
     return np.asarray([np.isfinite(record.solved_at) for record in records], float)
@@ -39,13 +44,16 @@ def has_crossed(records: Sequence[Record]) -> PerSeed:
 
 
 def solving_table(panels: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
-    """Returns a table of both measures of solving by environment and label: seeds, and their range of updates."""
+    """Returns a table by environment and label: when seeds reach the thresholds, area and final return."""
     rows = [
         [
             title,
             label,
             *_solving_cells([record.first_crossing for record in records]),
             *_solving_cells([record.solved_at for record in records]),
+            _solving_cells([record.half_crossing for record in records])[1],
+            _estimate_cell(return_areas(records)),
+            _estimate_cell(final_returns(records)),
         ]
         for title, runs in panels.items()
         for label, records in runs.items()
@@ -57,8 +65,16 @@ def solving_table(panels: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
         "first crossing, updates",
         "seeds solved",
         "solved at updates",
+        "half of the return, updates",
+        "area under the curve",
+        "final return",
     )
     return markdown_table(head, rows)
+
+
+def _estimate_cell(values: PerSeed) -> str:
+    value, low, high = estimate_mean(values)
+    return f"{value:.3g}" if np.isnan(low) else f"{value:.3g} ({low:.3g} to {high:.3g})"
 
 
 def _solving_cells(updates: Sequence[float]) -> list[str]:
@@ -130,6 +146,11 @@ def random_policy_visits(finite: FiniteEnv) -> Float[np.ndarray, " cells"]:
     """Returns the exact visits of the uniform random policy."""
     model = finite.reward_free_model
     return policy_visits(model, uniform_policy(model))
+
+
+def random_policy_return(finite: FiniteEnv) -> float:
+    """Returns the mean return of the uniform random policy in a gridworld: how likely it reaches the reward."""
+    return termination_probability(finite.model, uniform_policy(finite.model))
 
 
 def random_entropy_share(record: Record) -> float:

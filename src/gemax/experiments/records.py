@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from gemax.core.moments import standardise
 from gemax.envs.registry import make_env
-from gemax.experiments.worker import RUN
+from gemax.experiments.worker import RUN, read_commits
 from gemax.runs.evaluation import evaluation_report, load_run
 from gemax.runs.files import write_arrays
 from gemax.runs.metrics_file import read_metrics
@@ -26,6 +26,13 @@ from gemax.training.state import NUM_RETURNS, TrainState
 
 CURVES = ("update", "frames", "seconds", "return", "visitation_entropy", "coverage", "episodes")
 """The metrics that a record keeps."""
+GENERATION = 1
+"""Number of the training code that a record comes from. Raise it with a change that alters what runs learn: records
+of an older generation do not count as finished, so that they are never mixed with new ones. Generation 0 had
+environments in lockstep, a normaliser that included the drift of the mean, an oracle that counted cells, and RND
+divided by the standard deviation of its error."""
+HALF_RETURNS = {"mountain-car": -600.0, "cartpole-swingup": 200.0}
+"""A return halfway to `solved_return`, for a second threshold. It is 0.5 in gridworlds."""
 NUM_EPISODES, NUM_QUICK_EPISODES = 1000, 16
 """Episodes of the frozen policy's evaluation, and its episodes in quick mode."""
 MAX_EMBEDDED_ROWS = 600
@@ -45,20 +52,31 @@ class Record(NamedTuple):
     """Moving average of the visits at the end of training."""
     embedding: Float[np.ndarray, "noises rows D"] | None
     """f of every row of the observation table, for each colour of the noise cell. `noises` is 1 without such a cell."""
+    generation: int = GENERATION
+    """The `GENERATION` of the code that trained the run."""
 
     @property
     def first_crossing(self) -> float:
         """The update at which the return first reached the environment's `solved_return`. Infinite if it never did."""
-        return self._update_at(self._crossings.first)
+        return self._update_at(self._crossings(solved_return(self.config.env.env_id)).first)
 
     @property
     def solved_at(self) -> float:
         """The update from which on the return stayed at `solved_return` until the end. Infinite if it did not."""
-        return self._update_at(self._crossings.held)
+        return self._update_at(self._crossings(solved_return(self.config.env.env_id)).held)
 
     @property
-    def _crossings(self) -> Crossings:
-        is_reached = reaches(self.curves["return"], solved_return(self.config.env.env_id))
+    def half_crossing(self) -> float:
+        """The update at which the return first was halfway to `solved_return`. Infinite if it never was."""
+        return self._update_at(self._crossings(half_return(self.config.env.env_id)).first)
+
+    @property
+    def commits(self) -> list[str]:
+        """The commits that the run was trained at, in order. Several if it was resumed at another one."""
+        return self.summary.get("commits") or [self.summary.get("commit") or "unknown"]
+
+    def _crossings(self, threshold: float) -> Crossings:
+        is_reached = reaches(self.curves["return"], threshold)
         return find_crossings(is_reached & (self.curves["episodes"] >= NUM_RETURNS))
 
     def _update_at(self, index: int | None) -> float:
@@ -74,6 +92,11 @@ class Record(NamedTuple):
 def solved_return(env_id: str) -> float:
     """Returns the mean return from which an environment counts as solved."""
     return make_env(env_id).spec.solved_return
+
+
+def half_return(env_id: str) -> float:
+    """Returns the mean return halfway to the one from which an environment counts as solved."""
+    return HALF_RETURNS.get(env_id, 0.5)
 
 
 def changed_settings(config: Config) -> dict[str, Any]:
@@ -95,7 +118,8 @@ def run_name(config: Config) -> str:
 
 def write_record(folder: Path, record: Path, quick: bool) -> None:
     """Evaluates the finished run in a folder of the store, and writes its record."""
-    save_record(record, make_record(folder / RUN, NUM_QUICK_EPISODES if quick else NUM_EPISODES))
+    made = make_record(folder / RUN, NUM_QUICK_EPISODES if quick else NUM_EPISODES)
+    save_record(record, made._replace(summary=made.summary | {"commits": read_commits(folder)}))
 
 
 def make_record(path: Path, num_episodes: int) -> Record:
@@ -137,6 +161,7 @@ def save_record(path: Path, record: Record) -> None:
     arrays["visits"] = record.visits.astype(np.float32)
     if record.embedding is not None:
         arrays["embedding"] = record.embedding.astype(np.float32)
+    arrays["generation"] = np.asarray(record.generation)
     for name, content in (("config", record.config.to_json()), ("summary", record.summary)):
         arrays[name] = np.frombuffer(json.dumps(content).encode(), np.uint8)
     write_arrays(path, arrays)
@@ -155,18 +180,23 @@ def load_record(path: Path) -> Record:
             {name: arrays.get(f"curve_{name}", enough) for name in CURVES},
             arrays["visits"],
             arrays.get("embedding"),
+            _read_generation(arrays),
         )
 
 
 def is_record_of(path: Path, config: Config) -> bool:
-    """Returns whether a file holds the run of a configuration.
+    """Returns whether a file holds the run of a configuration, trained by code of the same generation.
 
     Compares all settings, because the file name does not change if a default value changes.
     """
     if not path.exists():
         return False
     with np.load(path, allow_pickle=False) as arrays:
-        return _read_config(arrays) == config
+        return _read_generation(arrays) == GENERATION and _read_config(arrays) == config
+
+
+def _read_generation(arrays: Mapping[str, np.ndarray]) -> int:
+    return int(arrays.get("generation", 0))
 
 
 def _read_config(arrays: Mapping[str, np.ndarray]) -> Config:

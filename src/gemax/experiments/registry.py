@@ -2,6 +2,7 @@
 
 from gemax.experiments import (
     ablations,
+    controls,
     extensions,
     fig1,
     fig3,
@@ -12,7 +13,9 @@ from gemax.experiments import (
     fig10,
     maps,
     methods,
+    paper_preset,
     tuning,
+    tuning_shared,
 )
 from gemax.experiments.experiment import Experiment
 
@@ -29,12 +32,19 @@ EXPERIMENTS = {
     "fig10": fig10.EXPERIMENT,
     "ablation-q": ablations.EXPONENT,
     "ablation-normalisation": ablations.NORMALISATION,
+    "ablation-returns": ablations.RETURNS,
+    "control-shift": controls.EXPERIMENT,
     "extension-tsallis": extensions.TSALLIS,
     "extension-negatives": extensions.NEGATIVES,
+    "extension-memory": extensions.PAST_VISITS,
     "extension-ceiling": extensions.CEILING,
     "methods": methods.EXPERIMENT,
+    "tuning-shared": tuning_shared.EXPERIMENT,
     "tuning": tuning.EXPERIMENT,
+    **paper_preset.EXPERIMENTS,
 }
+ALL = tuple(name for name, experiment in EXPERIMENTS.items() if experiment.is_in_all)
+"""The experiments of `gemax reproduce all`."""
 
 
 def find_experiment(name: str) -> Experiment:

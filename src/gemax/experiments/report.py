@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gemax.experiments.records import load_record
+from gemax.experiments.records import GENERATION, Record, load_record
 from gemax.experiments.registry import EXPERIMENTS
 from gemax.experiments.tables import markdown_table
 from gemax.runs.files import write_bytes, write_json
@@ -22,6 +22,14 @@ INTRODUCTION = (
     "are reconstructed, and the claims are those of its text."
 )
 SMOKE_WARNING = "A smoke test: its runs are too short to show anything, and its verdicts have no meaning."
+STALE = (
+    "**Older code.** The runs of some experiments were trained before environments started in random phases, before "
+    "the standard deviation of the normaliser excluded the drift of the mean, before the oracle counted true states "
+    "and before RND was divided by the standard deviation of its return. Their figures and verdicts are shown until "
+    "`gemax reproduce` has trained them again. No experiment mixes them with new runs:"
+)
+"""The text above the names of such experiments."""
+STALE_MARK = "*These runs were trained by older code; see above.*"
 CLAIM_HEAD = ("", "claim", "measured", "95 % interval", "bar", "verdict")
 
 
@@ -33,6 +41,8 @@ def write_report(out: Path, *, smoke: bool = False) -> None:
         return
     introduction = f"{SMOKE_WARNING} {INTRODUCTION}" if smoke else INTRODUCTION
     paragraphs = [introduction, _provenance_text(experiments, out)]
+    if stale := [experiment["figure"] for experiment in experiments if _is_stale(experiment)]:
+        paragraphs.append(f"{STALE} {', '.join(stale)}.")
     appendix = (out / "more.md").read_text() if (out / "more.md").exists() else ""
     write_json(out / "claims.json", _claims(experiments))
     write_bytes(out / "README.md", report_markdown(experiments, paragraphs, appendix).encode())
@@ -48,6 +58,7 @@ def report_markdown(experiments: list[dict[str, Any]], paragraphs: list[str], ap
     parts = ["# Results", *paragraphs, "## Claims", markdown_table(CLAIM_HEAD, claims)]
     for experiment in experiments:
         parts += [f"## {experiment['figure']}: {experiment['title']}", experiment["claim"]]
+        parts += [STALE_MARK] if _is_stale(experiment) else []
         parts += [f"![{experiment['title']}]({plot})" for plot in experiment["plots"]]
         parts += [experiment["table"]] if experiment["table"] else []
         parts.append(_cost_text(experiment))
@@ -56,14 +67,25 @@ def report_markdown(experiments: list[dict[str, Any]], paragraphs: list[str], ap
 
 def _provenance_text(experiments: list[dict[str, Any]], out: Path) -> str:
     runs = [load_record(path) for path in sorted((out / "runs").glob("*-*-*-*.npz"))]
-    hours = sum(record.summary["seconds"] for record in runs) / 3600
+    current = [record for record in runs if record.generation == GENERATION]
+    older = [record for record in runs if record.generation != GENERATION]
+    of_older_code = (
+        f" Of older code there are {_runs_text(older)}; new figures do not use them." if older else ""
+    )
     newest = experiments[-1]
     return (
-        f"Made by `gemax reproduce all` on {newest['cores']} cores ({newest['machine']}), gemax {newest['gemax']}, "
-        f"jax {newest['jax']}: {len(runs)} runs, {hours:.1f} hours of training on one core each, including the search "
-        "for scales. The numbers are in `claims.json`, in one JSON file per experiment, and in `curves/` as CSV. The "
-        "finished runs are in `runs/`, each with the commit that it was trained at."
+        f"Made by `gemax reproduce` on {newest['cores']} cores ({newest['machine']}), gemax {newest['gemax']}, "
+        f"jax {newest['jax']}: {_runs_text(current)}.{of_older_code} The numbers are in "
+        "`claims.json`, in one JSON file per experiment, and in `curves/` as CSV. The finished runs are in `runs/`, "
+        "each with the commits that it was trained at."
     )
+
+
+def _runs_text(runs: Sequence[Record]) -> str:
+    hours = sum(record.summary["seconds"] for record in runs) / 3600
+    dirty = sum(any(commit.endswith("-dirty") for commit in record.commits) for record in runs)
+    text = f"{len(runs)} runs, {hours:.1f} hours of training on one core each"
+    return text + (f", {dirty} of them with uncommitted changes" if dirty else "")
 
 
 def _claims(experiments: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -79,13 +101,24 @@ def _measured(claim: dict[str, Any]) -> list[str]:
     if crossing := claim["numbers"].get("first_crossing_ratio"):
         ratio, *interval = ("–" if number is None else f"{number:.3g}" for number in crossing)
         measured += f"; by the first crossing {ratio} ({' to '.join(interval)})"
+    for name, estimate in claim["numbers"].get("other_measures", {}).items():
+        value, *interval = ("–" if number is None else f"{number:.3g}" for number in estimate)
+        measured += f"; {name} {value} ({' to '.join(interval)})"
     return [measured, f"{low} to {high}", claim["bar"]]
 
 
 def _cost_text(experiment: dict[str, Any]) -> str:
     runs = f"{experiment['runs']} runs, " if experiment["runs"] else ""
     seconds = experiment["seconds_of_training"]
-    return f"`{experiment['command']}`: {runs}{seconds:,.0f} s of training. Analysed at commit {experiment['commit']}."
+    text = f"`{experiment['command']}`: {runs}{seconds:,.0f} s of training"
+    if trained_at := experiment.get("trained_at"):
+        text += f", trained at {', '.join(f'{commit} ({count})' for commit, count in trained_at.items())}"
+    return f"{text}. Analysed at commit {experiment['commit']}."
+
+
+def _is_stale(experiment: dict[str, Any]) -> bool:
+    """Returns whether an experiment's runs were trained by older code."""
+    return bool(experiment["runs"]) and experiment.get("generation", 0) < GENERATION
 
 
 STYLE = """
@@ -127,6 +160,7 @@ def report_html(experiments: list[dict[str, Any]], paragraphs: list[str], out: P
 def _section(experiment: dict[str, Any], out: Path) -> str:
     title = html.escape(f"{experiment['figure']}: {experiment['title']}")
     parts = [f'<h2 id="{experiment["figure"]}">{title}</h2>', f"<p>{_inline_html(experiment['claim'])}</p>"]
+    parts += [f"<p>{_inline_html(STALE_MARK)}</p>"] if _is_stale(experiment) else []
     for plot in experiment["plots"]:
         content = base64.b64encode((out / plot).read_bytes()).decode()
         parts.append(f'<img alt="{html.escape(experiment["title"])}" src="data:image/png;base64,{content}">')

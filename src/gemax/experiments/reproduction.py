@@ -1,6 +1,7 @@
 """Reproduces experiments: trains the missing runs, then writes figures, claims and the report."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,12 +9,12 @@ from typing import Any, NamedTuple
 from gemax.experiments.claims import Claim
 from gemax.experiments.curves import curves_csv
 from gemax.experiments.experiment import Experiment, seed_configs
-from gemax.experiments.records import changed_settings
+from gemax.experiments.records import GENERATION, changed_settings
 from gemax.experiments.registry import find_experiment
 from gemax.experiments.report import write_report
 from gemax.experiments.store import Progress, RunStore, train_missing
 from gemax.runs.files import write_bytes, write_figure, write_json
-from gemax.runs.provenance import provenance
+from gemax.runs.provenance import check_clean, provenance
 from gemax.training.config import Config, Preset
 
 
@@ -27,6 +28,8 @@ class Options(NamedTuple):
     jobs: int = 2
     seeds: int | None = None
     """Number of seeds per label. By default, the number of each experiment."""
+    allow_dirty: bool = False
+    """Whether to train from a source tree with uncommitted changes."""
 
 
 class Reproduction(NamedTuple):
@@ -44,7 +47,11 @@ class Reproduction(NamedTuple):
 def reproduce(
     options: Options, on_progress: Callable[[Progress], None], log: Callable[[str], None]
 ) -> Reproduction:
-    """Trains the missing runs and writes each experiment as soon as its runs are complete."""
+    """Trains the missing runs and writes each experiment as soon as its runs are complete.
+
+    Raises:
+        ValueError: An experiment is unknown, or the source tree has uncommitted changes.
+    """
     store = RunStore(options.out / "runs")
     experiments = {name: find_experiment(name) for name in options.names}
     configs = {
@@ -53,6 +60,8 @@ def reproduce(
     }
     # Read before any file is written, since a changed tree marks the commit as dirty.
     versions = provenance()
+    if not (options.allow_dirty or options.smoke):
+        check_clean(versions["commit"])
     pending, claims = dict(experiments), []
 
     def write_complete_experiments() -> None:
@@ -90,11 +99,12 @@ def _write_experiment(
     started, out = time.monotonic(), options.out
     if experiment.compute is not None:
         runs: Any = experiment.compute(store.folder, options.smoke)
-        seconds, num_runs = time.monotonic() - started, 0
+        seconds, num_runs, commits = time.monotonic() - started, 0, Counter()
     else:
         runs = {label: [store.load(config) for config in row] for label, row in configs.items()}
         records = [record for row in runs.values() for record in row]
         seconds, num_runs = sum(record.summary["seconds"] for record in records), len(records)
+        commits = Counter(", then ".join(record.commits) for record in records)
         if records:
             write_bytes(out / "curves" / f"{name}.csv", curves_csv(runs).encode())
     result = experiment.analyse(runs)
@@ -106,7 +116,9 @@ def _write_experiment(
         "claim": experiment.claim,
         "command": _command(name, options),
         "preset": options.preset,
+        "generation": GENERATION,
         "runs": num_runs,
+        "trained_at": dict(commits),
         "seconds_of_training": round(seconds, 1),
         **versions,
         "plots": [] if result.figure is None else [f"{name}.png"],

@@ -1,9 +1,11 @@
-"""The search for the scale of the intrinsic reward, with the same budget for every method.
+"""The search for the scale and the shift of the intrinsic reward, with the same number of trials for every method.
 
-The other settings of the agent are the same for all methods. For each method, five multiples of its scale in
-`tab:envhyper` are trained with one seed. For GEM, s and m are multiplied together. The `laptop` preset has the multiple
-with the largest area under the curve of the return. In the first three environments GEM keeps its earlier values, which
-lie between the two best multiples. This favours the baselines.
+Every method has `NUM_TRIALS` trials per environment around the values of `tab:envhyper`, on seeds that no figure uses.
+A method without a shift tries nine scales. GEM tries five scales and four more shifts, each with the other at the
+paper's value. The trial with the largest mean area under the curve of the return is the method's choice. The choices
+become the `laptop` presets of the paper's environments. The search does not affect Gymnasium environments.
+
+`tuning_shared` has the settings that all methods share. It comes first.
 """
 
 from typing import Any
@@ -16,47 +18,72 @@ from gemax.experiments.fig4 import ENV_IDS, TITLES
 from gemax.experiments.measures import return_areas
 from gemax.experiments.tables import markdown_table
 
-MULTIPLES = (0.3, 1.0, 3.0, 10.0, 30.0)
-FEWER_MULTIPLES = {"cartpole-swingup": (1.0, 3.0, 10.0)}
-"""Fewer multiples for environments where a run takes minutes. All methods have the same."""
+FIRST_SEED, NUM_SEEDS = 100, 2
+"""Seeds of both searches. Figures use seeds from 0."""
+SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+"""Multiples of the scale, for methods without a shift."""
+CENTRES = {"rnd": 50.0}
+"""The multiple of the paper's scale that a method's scales lie around, if not 1. RND's return has a standard deviation
+of 45 to 105 times that of its error, so that scales around the paper's value would all be too small for this agent."""
+SCALES_WITH_SHIFT, SHIFTS = (0.1, 0.3, 1.0, 3.0, 10.0), (0.1, 0.3, 3.0, 10.0)
+"""Multiples of the scale and of the shift, for GEM."""
+NUM_TRIALS = len(SCALES)
 
 
-def scaled_run(env_id: str, method: str, multiple: float) -> dict[str, Any]:
-    """Returns a run of the sweep with a multiple of the paper's scale, and for GEM of the paper's shift."""
+def trials(env_id: str, method: str) -> list[dict[str, Any]]:
+    """Returns the settings of a method's trials in an environment."""
     row = ENVS[env_id]
-    paper = row.paper if method == "gem" else {"intrinsic_scale": row.paper_scales[method]}
-    scales = {name: paper[name] for name in ("intrinsic_scale", "intrinsic_shift") if name in paper}
-    scaled = {name: float(f"{multiple * value:.3g}") for name, value in scales.items()}
-    return {"env_id": env_id, "method": method, **scaled}
+    if method != "gem":
+        centre = row.paper_scales[method] * CENTRES.get(method, 1.0)
+        return [{"intrinsic_scale": _rounded(centre * multiple)} for multiple in SCALES]
+    scale, shift = row.paper["intrinsic_scale"], row.paper["intrinsic_shift"]
+    multiples = [(of_scale, 1.0) for of_scale in SCALES_WITH_SHIFT] + [(1.0, of_shift) for of_shift in SHIFTS]
+    return [
+        {"intrinsic_scale": _rounded(scale * of_scale), "intrinsic_shift": _rounded(shift * of_shift)}
+        for of_scale, of_shift in multiples
+    ]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def label_of(env_id: str, method: str, settings: dict[str, Any]) -> str:
+    """Returns the label of a trial."""
+    return f"{env_id} {method} {_describe(settings)}"
+
+
+def _describe(settings: dict[str, Any]) -> str:
+    names = {"intrinsic_scale": "scale", "intrinsic_shift": "shift"}
+    return ", ".join(f"{names[name]} {value:g}" for name, value in settings.items())
 
 
 def analyse(runs: Runs) -> FigureResult:
-    """Makes the table of all scores and the best scales."""
+    """Makes the table of all trials, best first, with the choice of each method."""
     rows = []
     for env_id in ENV_IDS:
         for method in TITLES:
-            groups = [runs.get(f"{env_id} {method} {multiple:g}") for multiple in MULTIPLES]
-            scores = [-np.inf if records is None else return_areas(records)[0] for records in groups]
-            best = int(np.argmax(scores))
-            cells = ["–" if np.isinf(score) else f"{score:.3g}" for score in scores]
-            cells[best] = f"**{cells[best]}**"
-            chosen = (groups[best] or [])[0].config.intrinsic.intrinsic_scale
-            rows.append([env_id, method, *cells, f"{chosen:g}"])
-    multiples = [f"× {multiple:g}" for multiple in MULTIPLES]
-    return FigureResult(
-        None, table=markdown_table(["environment", "method", *multiples, "chosen scale"], rows)
-    )
+            settings = trials(env_id, method)
+            areas = [return_areas(runs[label_of(env_id, method, trial)]).mean() for trial in settings]
+            order = np.argsort(areas)[::-1]
+            described = [f"{_describe(settings[index])}: {areas[index]:.3g}" for index in order]
+            rows.append([ENVS[env_id].title, method, f"**{described[0]}**", "; ".join(described[1:])])
+    head = ["environment", "method", "best trial: area under the curve", "other trials"]
+    return FigureResult(None, table=markdown_table(head, rows))
 
 
 EXPERIMENT = Experiment(
-    "The search for the scales",
-    "All methods have the same search budget. Area under the curve of the return, one seed each.",
+    "The search for scales and shifts",
+    f"{NUM_TRIALS} trials for every method and environment, on {NUM_SEEDS} seeds from {FIRST_SEED}. Area under the "
+    "curve of the return.",
     analyse,
     {
-        f"{env_id} {method} {multiple:g}": scaled_run(env_id, method, multiple)
+        label_of(env_id, method, settings): {"env_id": env_id, "method": method, **settings}
         for env_id in ENV_IDS
         for method in TITLES
-        for multiple in FEWER_MULTIPLES.get(env_id, MULTIPLES)
+        for settings in trials(env_id, method)
     },
-    num_seeds=1,
+    num_seeds=NUM_SEEDS,
+    first_seed=FIRST_SEED,
+    is_in_all=False,
 )

@@ -22,6 +22,15 @@ def provenance() -> dict[str, Any]:
     }
 
 
+def check_clean(commit: str | None) -> None:
+    """Raises ValueError if the source tree has uncommitted changes."""
+    if commit is not None and commit.endswith("-dirty"):
+        raise ValueError(
+            "the source tree has uncommitted changes, so that the results could not be repeated. Commit them, or pass "
+            "--allow-dirty."
+        )
+
+
 def _commit() -> str | None:
     """Returns the commit of the source tree, with `-dirty` if files changed; None for an installed package.
 

@@ -21,7 +21,7 @@ from gemax.experiments.records import settings_digest
 from gemax.experiments.store import Outcome, Progress, RunStore, train_missing
 from gemax.experiments.worker import RUN, read_commits
 from gemax.runs.files import write_bytes, write_figure
-from gemax.runs.provenance import provenance
+from gemax.runs.provenance import check_clean, provenance
 from gemax.training.config import Config
 
 FOLDER, TABLE, FIGURE = "explore", "explore.md", "explore.png"
@@ -144,12 +144,3 @@ def check_packages(tasks: Sequence[Task]) -> None:
     for task in tasks:
         if importlib.util.find_spec(task.package) is None:
             raise ValueError(f"task {task.name} needs {task.package}: pip install {task.package}")
-
-
-def check_clean(commit: str | None) -> None:
-    """Raises ValueError if the source tree has uncommitted changes."""
-    if commit is not None and commit.endswith("-dirty"):
-        raise ValueError(
-            "the source tree has uncommitted changes, so that the results could not be repeated. Commit them, or pass "
-            "--allow-dirty."
-        )

@@ -1,0 +1,94 @@
+"""The paper's own settings, `--preset paper`: no method is tuned, and the scales are those of the paper's table.
+
+Convolutions on pixels, an LSTM of 256, 256 environments, a learning rate of 1e-4, 32 sampled negatives, and traces of
+20 steps every 10. An update takes 0.15 to 0.25 seconds on two cores, so these experiments are not part of `gemax
+reproduce all`. Like all experiments, they can be stopped and continued.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from gemax.envs.registry import ENVS
+from gemax.experiments import claims, fig3, fig4, fig5, measures, plots
+from gemax.experiments.experiment import Experiment, FigureResult, Runs
+
+SETTINGS = {"preset": "paper", "updates": 3000, "checkpoint_every": 200}
+"""The number of updates is ours. The paper does not say how long it trained."""
+ORACLES = {label: settings for label, settings in fig3.SETTINGS.items() if label != "GEM"}
+BASELINES = {title: {"method": method} for method, title in fig4.TITLES.items() if method != "gem"}
+COLOURS = plots.COLOURS | fig3.COLOURS
+FEW = ("oracle, n = 1", "NGU+RND")
+"""What GEM is compared with where runs are long."""
+
+
+def analyse(name: str, env_id: str, runs: Runs) -> FigureResult:
+    """Plots return against updates, and compares the updates to solve of GEM and every other run."""
+    panels = {ENVS[env_id].title: runs}
+    decided = [_gem_is_not_slower(name, env_id, runs, label) for label in runs if label != "GEM"]
+    solved = claims.decide_by_solving(
+        f"{name}-gem-solves", f"{ENVS[env_id].title}, paper preset: GEM solves it", {"GEM": runs["GEM"]}
+    )
+    figure = plots.return_curves(panels, COLOURS, width=6.0)
+    return FigureResult(figure, [solved, *decided], measures.solving_table(panels))
+
+
+def _gem_is_not_slower(name: str, env_id: str, runs: Runs, label: str) -> claims.Claim:
+    return claims.decide_by_speed(
+        f"{name}-gem-as-fast-as-{claims.id_of(label)}",
+        f"{ENVS[env_id].title}, paper preset: GEM is not slower than {label}",
+        f"updates to solve, GEM / {label} ≤ 1.25",
+        {"gem": runs["GEM"], "other": runs[label]},
+    )
+
+
+def analyse_noise(runs: Runs) -> FigureResult:
+    """Plots return against updates with and without AR, and decides whether AR makes GEM robust to noise."""
+    solved = [
+        claims.decide_by_solving(
+            f"paper-noise-{'with' if label == fig5.WITH_AR else 'without'}-ar",
+            f"2-Rooms with noise, paper preset: GEM {label} solves it",
+            {label: records},
+        )
+        for label, records in runs.items()
+    ]
+    panels = {ENVS["two-rooms-noisy"].title: runs}
+    return FigureResult(plots.return_curves(panels, width=6.0), solved, measures.solving_table(panels))
+
+
+def paper_experiment(
+    title: str,
+    env_id: str,
+    runs: Mapping[str, Mapping[str, Any]],
+    analyse: Callable[[Runs], FigureResult],
+    num_seeds: int,
+) -> Experiment:
+    """Returns an experiment with the paper's settings."""
+    return Experiment(
+        f"The paper's settings: {title}",
+        f"{ENVS[env_id].title} with `--preset paper` and at most {SETTINGS['updates']:,} updates. No method is tuned.",
+        analyse,
+        {label: {"env_id": env_id, **SETTINGS, **settings} for label, settings in runs.items()},
+        num_seeds=num_seeds,
+        is_in_all=False,
+    )
+
+
+ALL_RUNS = {"GEM": {}, **ORACLES, **BASELINES}
+FEW_RUNS = {"GEM": {}} | {label: ALL_RUNS[label] for label in FEW}
+EXPERIMENTS = {
+    "paper-rooms": paper_experiment(
+        "figures 3 and 4", "two-rooms", ALL_RUNS, partial(analyse, "paper-rooms", "two-rooms"), 5
+    ),
+    "paper-car": paper_experiment(
+        "MountainCar",
+        "mountain-car",
+        {"GEM": {}, **BASELINES},
+        partial(analyse, "paper-car", "mountain-car"),
+        3,
+    ),
+    "paper-leaves": paper_experiment(
+        "16-Leaves", "sixteen-leaves", FEW_RUNS, partial(analyse, "paper-leaves", "sixteen-leaves"), 3
+    ),
+    "paper-noise": paper_experiment("figure 5", "two-rooms-noisy", fig5.SETTINGS, analyse_noise, 3),
+}
