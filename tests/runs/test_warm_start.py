@@ -119,11 +119,12 @@ def test_every_method_can_be_warm_started_with_another_number_of_environments(me
 
 
 @pytest.mark.parametrize(
-    "leaf", ["inner.opt_state.count", "reward_moments.mean", "visits", "episodic.memory"]
+    "leaf", ["inner.opt_state.count", "reward_moments.mean", "visits", "episodic.memory", "intrinsic_return"]
 )
 def test_moments_counts_and_memories_of_the_other_run_are_not_copied(leaf):
     assert not is_copied(f".reward.{leaf}", copies_reward=True, copies_observation_moments=True)
-    assert is_copied(".reward.inner.parameters", copies_reward=True, copies_observation_moments=True)
+    for part in ("inner.parameters", "distillation.predictor", "return_moments.mean"):
+        assert is_copied(f".reward.{part}", copies_reward=True, copies_observation_moments=True)
 
 
 def test_a_policy_that_never_saw_a_reward_ignores_it_at_first(free):

@@ -27,8 +27,8 @@ AGENT_SIZES = ("observation", "torso_size", "lstm_size", "head_size", "time_buck
 METHODS_WITH_EMBEDDING = ("gem", "ngu", "ngu-rnd", "e3b", "re3")
 REWARD_SETTINGS = ("method", "similarity", "episodic_weight")
 """The state of an intrinsic reward is copied only if these settings are equal."""
-_NEW_REWARD_FIELDS = re.compile(r"\.(opt_state|memory|visits|reward_moments)\b")
-"""Fields of an intrinsic reward that are not copied: past episodes, cell counts and moments of scaled rewards."""
+_NEW_REWARD_FIELDS = re.compile(r"\.(opt_state|memory|visits|reward_moments|intrinsic_return)\b")
+"""Fields of an intrinsic reward that are not copied: past episodes, visits, sums of errors, moments of rewards."""
 _OBSERVATION_MEAN, _LSTM_INPUT = ".observation_moments.mean", ".parameters['lstm']['input']"
 
 
