@@ -53,6 +53,11 @@ def test_buckets_without_values_are_nan():
 
 def test_area_is_the_mean_over_updates_with_nan_as_zero():
     assert area_under_curve(np.asarray([1.0, 2.0, 4.0]), np.asarray([np.nan, 1.0, 0.5])) == 0.5
+    assert area_under_curve(np.asarray([1.0, 2.0]), np.full(2, np.nan)) == 0.0
+
+
+def test_an_unknown_return_counts_as_the_smallest_if_returns_are_negative():
+    assert area_under_curve(np.asarray([1.0, 2.0, 4.0]), np.asarray([np.nan, -8.0, -4.0])) == -6.0
 
 
 @given(st.integers(0, 100), st.sampled_from([4, 8, 40]))

@@ -54,8 +54,13 @@ def bucket_means(
 
 
 def area_under_curve(update: Float[np.ndarray, " points"], values: Float[np.ndarray, " points"]) -> float:
-    """Returns the mean of a curve over all updates. NaN counts as 0."""
-    return float(np.sum(np.nan_to_num(values) * np.diff(update, prepend=0.0)) / update[-1])
+    """Returns the mean of a curve over all updates.
+
+    NaN counts as 0, or as the smallest value if that is negative: no return yet must not look better than any return.
+    """
+    smallest = np.min(values, initial=0.0, where=np.isfinite(values))
+    known = np.where(np.isnan(values), smallest, values)
+    return float(np.sum(known * np.diff(update, prepend=0.0)) / update[-1])
 
 
 def estimate_mean(values: PerSeed) -> Estimate:
