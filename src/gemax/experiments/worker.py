@@ -24,7 +24,7 @@ DONE, STOPPED = "done", "stopped"
 WriteRecord: TypeAlias = Callable[[Path, Path, bool], None]
 """`write_record(folder, record, quick)` evaluates the finished run in a folder and writes its record. Worker processes
 import it by its name."""
-QUICK_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false"
+QUICK_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 """Halves the compile time, in addition to `jax_disable_most_optimizations`."""
 
 
