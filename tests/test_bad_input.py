@@ -36,7 +36,7 @@ def one_line(capsys):
 # Configurations
 
 
-@pytest.mark.fault(56, times=8)
+@pytest.mark.fault(56)
 @pytest.mark.parametrize(
     ("section", "name", "value", "words"),
     [
@@ -63,7 +63,7 @@ def test_the_last_of_several_seeds_must_be_a_seed_too():
         Config().replace(seed=2**32 - 2, seeds=3)
 
 
-@pytest.mark.fault(56, times=3)
+@pytest.mark.fault(56)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -100,7 +100,7 @@ def test_a_metrics_file_of_garbage_gives_few_messages(tmp_path):
     assert path.read_bytes() == b'{"update": 1}\n'
 
 
-@pytest.mark.fault(56, times=6)
+@pytest.mark.fault(56)
 @pytest.mark.parametrize("field", ["format", "update", "arrays", "leaves", "metadata", "seal"])
 def test_a_manifest_without_a_field_is_damaged(field, tmp_path):
     for name, content in encode_checkpoint(1, {"a": jnp.zeros(2)}, {}).items():
@@ -162,7 +162,7 @@ def test_the_largest_number_of_updates_per_call_is_found_at_once():
     assert updates_per_call(7, 5) == 1
 
 
-@pytest.mark.fault(52, times=2)
+@pytest.mark.fault(52)
 @pytest.mark.parametrize(
     "error",
     [

@@ -84,7 +84,7 @@ def test_blocks_inside_of_each_other_share_a_request():
 # Commands
 
 
-@pytest.mark.fault(46, times=3)
+@pytest.mark.fault(46)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_starting_is_heard_at_once_and_not_lost(number, tmp_path):
     with started(train(tmp_path / "run"), ENVIRONMENT) as child:

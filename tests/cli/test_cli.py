@@ -62,6 +62,7 @@ def test_an_unknown_figure_is_refused_with_the_known_ones():
     assert "fig1" in result.stderr
 
 
+@pytest.mark.fault(13)
 def test_a_folder_that_cannot_be_written_gives_one_line_without_traceback(tmp_path, capsys):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")

@@ -186,6 +186,7 @@ def test_metadata_that_json_cannot_represent_is_refused_before_anything_is_writt
 # Other trees
 
 
+@pytest.mark.fault(7)
 def test_a_tree_with_other_shapes_or_leaves_is_refused_by_name(tmp_path):
     save_checkpoint(tmp_path, 0, small_tree(), {})
     like = small_tree() | {
@@ -204,6 +205,7 @@ def test_a_tree_with_other_shapes_or_leaves_is_refused_by_name(tmp_path):
     ]
 
 
+@pytest.mark.fault(7)
 def test_a_tree_with_another_dtype_is_refused(tmp_path):
     save_checkpoint(tmp_path, 0, small_tree(), {})
     like = small_tree() | {"weights": jnp.zeros(16, jnp.bfloat16)}

@@ -82,6 +82,7 @@ def test_damaged_checkpoints_of_later_updates_do_not_evict_new_ones(two):
     assert load_checkpoint(two, small_tree()).update == 3
 
 
+@pytest.mark.fault(5)
 def test_empty_folders_and_files_of_other_names_are_ignored(two):
     path_of(two, 9).mkdir()
     path_of(two, 10).write_text("a file")
@@ -108,12 +109,14 @@ def test_a_folder_without_checkpoints_is_named_in_the_error(tmp_path):
             load_checkpoint(folder, small_tree())
 
 
+@pytest.mark.fault(6)
 def test_a_newer_format_is_refused_and_both_versions_are_named(two):
     rewrite_manifest(path_of(two, 2), format=FORMAT + 1, gemax="99.0")
     with pytest.raises(CheckpointError, match=rf"written by version 99\.0 .* this is {gemax.__version__}"):
         load_checkpoint(two, small_tree())
 
 
+@pytest.mark.fault(33)
 def test_links_are_not_followed_when_reading_writing_or_deleting(tmp_path):
     outside, folder = tmp_path / "outside", tmp_path / "run"
     for update in (1, 50):
@@ -152,6 +155,7 @@ def assert_falls_back(folder):
 
 
 @pytest.mark.parametrize("name", [ARRAYS, MANIFEST])
+@pytest.mark.fault(3)
 def test_a_checkpoint_with_a_flipped_bit_is_never_loaded(two, name):
     path = path_of(two, 2) / name
     whole = path.read_bytes()
@@ -166,6 +170,7 @@ def test_a_checkpoint_with_a_flipped_bit_is_never_loaded(two, name):
 
 
 @pytest.mark.parametrize("name", [ARRAYS, MANIFEST])
+@pytest.mark.fault(2)
 def test_a_file_with_another_length_is_never_loaded(two, name):
     path = path_of(two, 2) / name
     whole = path.read_bytes()
@@ -178,6 +183,7 @@ def test_a_file_with_another_length_is_never_loaded(two, name):
 
 
 @pytest.mark.parametrize("name", [ARRAYS, MANIFEST])
+@pytest.mark.fault(2)
 def test_a_missing_file_a_link_or_a_pipe_is_skipped(two, name):
     path = path_of(two, 2) / name
     path.rename(two / "elsewhere")
@@ -194,6 +200,7 @@ def test_a_checkpoint_under_the_name_of_another_update_is_skipped(two):
     assert "update 5" in load_checkpoint(two, small_tree()).messages[0]
 
 
+@pytest.mark.fault(34)
 def test_files_of_absurd_size_are_not_read(tmp_path):
     save_checkpoint(tmp_path, 1, small_tree(), {})
     path = save_checkpoint(tmp_path, 2, small_tree(), {})
@@ -202,6 +209,7 @@ def test_files_of_absurd_size_are_not_read(tmp_path):
     assert load_checkpoint(tmp_path, small_tree()).update == 1
 
 
+@pytest.mark.fault(4)
 def test_if_all_checkpoints_are_damaged_each_is_listed_with_its_reason(two):
     (path_of(two, 1) / ARRAYS).unlink()
     (path_of(two, 2) / MANIFEST).write_bytes(b"")
@@ -242,6 +250,7 @@ def test_unpickling_a_bomb_executes_its_code(tmp_path):
     assert (tmp_path / "canary").exists()
 
 
+@pytest.mark.fault(31)
 def test_loading_a_checkpoint_never_executes_its_content(two, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("bombs")
     canary = elsewhere / "canary"
@@ -278,11 +287,13 @@ def test_loading_a_checkpoint_never_executes_its_content(two, tmp_path_factory):
     ],
     ids=str,
 )
+@pytest.mark.fault(56)
 def test_an_invalid_manifest_with_a_correct_seal_is_skipped(two, changes):
     rewrite_manifest(path_of(two, 2), **changes)
     assert_falls_back(two)
 
 
+@pytest.mark.fault(56)
 def test_a_manifest_with_very_deep_nesting_is_skipped(two):
     (path_of(two, 2) / MANIFEST).write_bytes(b"[" * 100_000)
     assert_falls_back(two)
@@ -291,6 +302,7 @@ def test_a_manifest_with_very_deep_nesting_is_skipped(two):
 # Interrupted saves
 
 
+@pytest.mark.fault(1)
 def test_leftovers_of_an_interrupted_save_are_removed_with_a_message(two):
     leftover = two / ".update-00000003.0a1b2c3d.tmp"
     leftover.mkdir()
@@ -364,6 +376,7 @@ def test_files_are_flushed_before_the_rename_and_the_rename_before_a_deletion(tm
 
 @pytest.mark.parametrize("update", [2, 3])
 @pytest.mark.parametrize("call", ["os.fsync", "os.rename"])
+@pytest.mark.fault(12)
 def test_a_failing_system_call_raises_and_keeps_earlier_checkpoints(two, monkeypatch, call, update):
     original, calls = getattr(os, call.removeprefix("os.")), []
     for successes in range(4):
@@ -391,6 +404,7 @@ def test_a_failing_system_call_raises_and_keeps_earlier_checkpoints(two, monkeyp
         assert all(path.name.startswith("update-") for path in two.iterdir())
 
 
+@pytest.mark.fault(12)
 def test_an_incomplete_write_keeps_earlier_checkpoints(two):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     tree = small_tree(3) | {"large": jnp.zeros(10_000)}
@@ -404,6 +418,7 @@ def test_an_incomplete_write_keeps_earlier_checkpoints(two):
     assert load_checkpoint(two, small_tree()).update == 2
 
 
+@pytest.mark.fault(12)
 def test_a_full_disk_keeps_the_old_checkpoint_and_later_saves_succeed(tmp_path):
     with mounted(tmp_path, "size=64k"):
         save_checkpoint(tmp_path, 1, small_tree(1), {})
@@ -466,6 +481,7 @@ def read_lines(path):
 
 
 @pytest.mark.parametrize("step", [1, 0], ids=["new updates", "the same update repeatedly"])
+@pytest.mark.fault(1)
 def test_a_killed_process_leaves_its_newest_complete_checkpoint(tmp_path, launcher, step):
     folder = tmp_path / "checkpoints"
     folder.mkdir()

@@ -96,7 +96,7 @@ def test_metrics_that_wait_are_bounded(tmp_path):
 # Lost directories
 
 
-@pytest.mark.fault(55, times=2)
+@pytest.mark.fault(55)
 @pytest.mark.parametrize("is_renamed", [True, False])
 def test_a_run_whose_directory_is_gone_is_saved_beside_it(is_renamed, tmp_path):
     path, elsewhere = tmp_path / "run", tmp_path / "elsewhere"

@@ -84,6 +84,7 @@ def test_the_checkpoint_of_a_seed_equals_that_of_the_group(group):
         gemax.load(group).policy()
 
 
+@pytest.mark.fault(1)
 def test_a_group_that_was_killed_stopped_and_extended_ends_like_an_undisturbed_one(
     group, tmp_path, environment
 ):
@@ -105,6 +106,7 @@ def test_a_group_that_was_killed_stopped_and_extended_ends_like_an_undisturbed_o
     assert len(list((path / "tensorboard").iterdir())) == 1
 
 
+@pytest.mark.fault(40, 18)
 def test_a_seed_that_is_not_finite_is_frozen_while_the_others_train(group, tmp_path, environment):
     path = tmp_path / "run"
     said = finish(path, "start", environment, "last seed is NaN", TWO, exit_code=5)

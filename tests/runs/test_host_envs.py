@@ -87,6 +87,7 @@ def test_a_resumed_run_continues(run, tmp_path):
     assert lines[3]["episodes"] >= before["episodes"]
 
 
+@pytest.mark.fault(25)
 def test_a_fault_ends_the_run_after_saving_it(tmp_path):
     path = tmp_path / "run"
     with pytest.raises(EnvFault, match=r"robot fell over.*update 1 is saved.*gemax resume"):
@@ -99,6 +100,7 @@ def test_a_fault_ends_the_run_after_saving_it(tmp_path):
     assert gemax.resume(path, make_env=Counting).summary["status"] == "finished"
 
 
+@pytest.mark.fault(25)
 def test_the_command_line_has_an_exit_code_for_faults(tmp_path, capsys, monkeypatch):
     gymnasium.register("gemax-test/Faulty-v0", entry_point=partial(Faulty, "nan", at=2))
     assert main(["train", "gym:gemax-test/Faulty-v0", *FLAGS, "--out", str(tmp_path / "run")]) == 3

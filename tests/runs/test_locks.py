@@ -44,6 +44,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.fault(14)
 def test_a_second_process_is_refused_and_the_first_is_named(tmp_path):
     path = tmp_path / "run"
     with hold(path) as first:
@@ -60,6 +61,7 @@ def test_a_second_process_is_refused_and_the_first_is_named(tmp_path):
         assert run.messages == ()
 
 
+@pytest.mark.fault(14)
 def test_the_lock_of_a_killed_process_is_taken_over_with_a_message(tmp_path):
     path = tmp_path / "run"
     with hold(path) as first:
@@ -159,6 +161,7 @@ def test_without_file_system_locks_the_pid_decides(tmp_path, monkeypatch, is_ali
                 assert f"pid {other.pid}" in run.messages[0]
 
 
+@pytest.mark.fault(14)
 def test_only_one_of_many_processes_gets_the_lock(tmp_path):
     leave_lock(tmp_path / "run", pid=2**22 + 1, host=os.uname().nodename, started="long ago")
     code = HOLD.replace("path = Path", "sys.stdin.readline(); path = Path")

@@ -72,6 +72,7 @@ def test_rewinding_removes_later_updates(path):
     assert [record["update"] for record in read_metrics(path)] == [10, 20, 30]
 
 
+@pytest.mark.fault(16)
 def test_an_incomplete_last_line_is_dropped_with_a_message(path):
     append_metrics(path, 1, {"loss": 0.5})
     first = path.read_bytes()
@@ -95,6 +96,7 @@ def test_a_last_line_without_a_newline_is_kept(path):
 
 
 @pytest.mark.parametrize("damage", [b"\0\0\0", b"[1]", b'{"loss": 1}', b"\xff", b"[" * 100_000])
+@pytest.mark.fault(16)
 def test_a_damaged_line_fails_reading_and_is_dropped_by_rewinding(path, damage):
     append_metrics(path, 1, {})
     with path.open("ab") as file:
@@ -129,6 +131,7 @@ def test_nan_from_other_writers_is_read_as_none(path):
     assert read_metrics(path) == [{"update": 1, "loss": None, "best": None}]
 
 
+@pytest.mark.fault(48)
 def test_a_full_disk_raises_and_leaves_no_incomplete_line(tmp_path, path):
     message = r"Cannot write to .*metrics\.jsonl: No space left on device\. Checkpoints are kept"
     with mounted(tmp_path, "size=8k"):

@@ -77,6 +77,7 @@ def test_resuming_without_a_run_is_refused_and_creates_nothing(tmp_path, exists)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault(13)
 def test_a_missing_parent_is_refused_before_anything_is_created(tmp_path):
     with (
         pytest.raises(ValueError, match="missing is not a folder"),
@@ -96,6 +97,7 @@ def test_a_parent_that_is_a_file_is_refused(tmp_path):
             pytest.fail("the run was opened")
 
 
+@pytest.mark.fault(13)
 def test_a_folder_without_write_access_is_reported_in_one_line(tmp_path, monkeypatch):
     def read_only(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system")
@@ -109,6 +111,7 @@ def test_a_folder_without_write_access_is_reported_in_one_line(tmp_path, monkeyp
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.fault(13)
 def test_a_read_only_disk_is_reported(tmp_path):
     with (
         mounted(tmp_path, "ro"),
@@ -129,6 +132,7 @@ def test_a_configuration_that_json_cannot_represent_is_refused(tmp_path, config)
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff", b"[" * 100_000, b""])
+@pytest.mark.fault(56)
 def test_a_damaged_configuration_is_named(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"config\.json is damaged"):
@@ -139,6 +143,7 @@ def test_a_damaged_configuration_is_named(tmp_path, content):
     "content",
     ["!!python/object/apply:os.mkdir ['{}']", "__import__('os').mkdir('{}')", '{{"a": "os.mkdir(\'{}\')"}}'],
 )
+@pytest.mark.fault(31)
 def test_reading_a_configuration_executes_nothing(tmp_path, content):
     canary = tmp_path / "canary"
     (tmp_path / "config.json").write_text(content.format(canary))
@@ -166,6 +171,7 @@ def test_temporary_files_of_a_killed_process_are_removed_with_a_message(tmp_path
     assert foreign.exists()
 
 
+@pytest.mark.fault(44)
 def test_relative_paths_and_spaces_are_accepted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with create_run(Path("a folder with spaces"), CONFIG) as run:
@@ -208,6 +214,7 @@ def test_the_parent_of_a_run_may_be_a_link(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a" * 300])
+@pytest.mark.fault(33)
 def test_paths_with_invalid_names_are_refused(tmp_path, name):
     for opening in (create_run(tmp_path / name / "run", CONFIG), resume_run(tmp_path / name)):
         with pytest.raises(ValueError, match=r"NUL|at most 255 bytes"), opening:
@@ -219,6 +226,7 @@ def test_paths_with_invalid_names_are_refused(tmp_path, name):
     ["metrics.jsonl", "config.json", "summary.json", "checkpoints", "run.lock", "tensorboard", "wandb"],
 )
 @pytest.mark.parametrize("is_dangling", [True, False])
+@pytest.mark.fault(33)
 def test_nothing_is_written_through_a_link(tmp_path, name, is_dangling):
     outside = tmp_path / "outside"
     outside.mkdir()

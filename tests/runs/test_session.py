@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from tests.runs.children import (
     CONFIG,
     TINY,
@@ -39,6 +40,7 @@ def assert_ends_like(whole, path):
 # Killed
 
 
+@pytest.mark.fault(1, times=3)
 def test_a_run_killed_at_random_moments_ends_like_an_undisturbed_one(whole, tmp_path, environment):
     path, dice = tmp_path / "run", random.Random(2)
     kills = [
@@ -51,6 +53,7 @@ def test_a_run_killed_at_random_moments_ends_like_an_undisturbed_one(whole, tmp_
     assert_ends_like(whole, path)
 
 
+@pytest.mark.fault(1, times=4)
 def test_a_run_killed_while_it_saves_ends_like_an_undisturbed_one(whole, tmp_path, environment):
     path = tmp_path / "run"
     # Line 1 is the last fsync of the first save. Each save syncs arrays, manifest, folder and name; a resumed run may
@@ -67,6 +70,7 @@ def test_a_run_killed_while_it_saves_ends_like_an_undisturbed_one(whole, tmp_pat
 # Stopped
 
 
+@pytest.mark.fault(15, times=2)
 def test_signals_stop_a_run_after_a_checkpoint_and_it_can_be_resumed(tmp_path, environment, whole):
     path = tmp_path / "run"
     # Long enough to be hit; `whole` has compiled the same call.
@@ -95,6 +99,7 @@ def test_signals_stop_a_run_after_a_checkpoint_and_it_can_be_resumed(tmp_path, e
     assert [line["update"] for line in metrics_but_seconds(path)] == list(range(2, reached + 5, 2))
 
 
+@pytest.mark.fault(15)
 def test_a_signal_between_saving_and_stopping_loses_nothing(whole, tmp_path, environment):
     path = tmp_path / "run"
     config = CONFIG.replace(checkpoint_every=6)
@@ -107,6 +112,7 @@ def test_a_signal_between_saving_and_stopping_loses_nothing(whole, tmp_path, env
 # Damaged
 
 
+@pytest.mark.fault(3, 16)
 def test_a_damaged_newest_checkpoint_is_replaced_by_the_one_before(whole, tmp_path, environment):
     path = Path(shutil.copytree(whole, tmp_path / "run"))
     arrays = checkpoints(path)[-1] / ARRAYS
@@ -122,6 +128,7 @@ def test_a_damaged_newest_checkpoint_is_replaced_by_the_one_before(whole, tmp_pa
     assert_ends_like(whole, path)
 
 
+@pytest.mark.fault(4)
 def test_a_run_without_a_good_checkpoint_does_not_start_from_scratch(whole, tmp_path, environment):
     path = Path(shutil.copytree(whole, tmp_path / "run"))
     metrics = (path / "metrics.jsonl").read_bytes()
@@ -134,6 +141,7 @@ def test_a_run_without_a_good_checkpoint_does_not_start_from_scratch(whole, tmp_
     assert (path / "metrics.jsonl").read_bytes() == metrics
 
 
+@pytest.mark.fault(11)
 def test_resuming_a_finished_run_changes_no_metrics(whole, tmp_path, environment):
     path = Path(shutil.copytree(whole, tmp_path / "run"))
     metrics = (path / "metrics.jsonl").read_bytes()
@@ -144,6 +152,7 @@ def test_resuming_a_finished_run_changes_no_metrics(whole, tmp_path, environment
     assert_ends_like(whole, path)
 
 
+@pytest.mark.fault(12)
 def test_a_disk_that_is_full_for_a_while_costs_one_checkpoint(whole, tmp_path, environment):
     path = tmp_path / "run"
     said = finish(path, "start", environment, "full disk at update 6")
@@ -156,6 +165,7 @@ def test_a_disk_that_is_full_for_a_while_costs_one_checkpoint(whole, tmp_path, e
     assert_ends_like(whole, path)
 
 
+@pytest.mark.fault(12)
 def test_a_disk_that_is_full_at_the_end_is_an_error_and_the_run_can_be_resumed(whole, tmp_path, environment):
     path = tmp_path / "run"
     answer = ask(command(path, "start", "full disk at update 12"), environment)

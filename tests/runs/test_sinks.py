@@ -76,6 +76,7 @@ def test_a_background_sink_gets_everything_in_order_and_is_closed(caplog):
 
 
 @pytest.mark.parametrize("event", ["open", 0, 3, "close"])
+@pytest.mark.fault(39)
 def test_a_sink_that_raises_logs_one_warning_and_is_switched_off(caplog, event):
     memory = MemorySink(fail_at=event)
     sink = background_sink("Memory", memory.open)
@@ -90,6 +91,7 @@ def test_a_sink_that_raises_logs_one_warning_and_is_switched_off(caplog, event):
 
 
 @pytest.mark.parametrize("event", ["open", 0, 3, "close"])
+@pytest.mark.fault(39)
 def test_a_sink_that_hangs_delays_only_the_end_of_a_run_and_only_until_the_timeout(caplog, event):
     memory = MemorySink(hang_at=event)
     start = time.monotonic()
@@ -105,6 +107,7 @@ def test_a_sink_that_hangs_delays_only_the_end_of_a_run_and_only_until_the_timeo
     memory.release.set()
 
 
+@pytest.mark.fault(39)
 def test_a_sink_that_hangs_is_switched_off_when_its_queue_is_full(caplog):
     memory = MemorySink(hang_at=0)
     sink = background_sink("Memory", memory.open, max_queue_size=10)
@@ -134,6 +137,7 @@ def test_a_sink_cannot_exit_the_program(caplog):
     assert "SystemExit: no login" in warnings_in(caplog)[0]
 
 
+@pytest.mark.fault(39)
 def test_a_program_exits_while_a_sink_hangs():
     code = """
 import time
@@ -199,6 +203,7 @@ def test_a_tensorboard_folder_that_cannot_be_created_does_not_stop_a_run(tmp_pat
     ("package", "extra", "options"),
     [("tensorboardX", "tensorboard", {"tensorboard": True}), ("wandb", "wandb", {"wandb": "gemax"})],
 )
+@pytest.mark.fault(39)
 def test_a_missing_package_is_reported_with_the_command_to_install_it(monkeypatch, package, extra, options):
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name: None if name == package else pytest.fail(name)
@@ -256,6 +261,7 @@ def test_wandb_gets_every_number_and_a_resumed_run_keeps_its_id(tmp_path, fake_w
     assert warnings_in(caplog) == []
 
 
+@pytest.mark.fault(39)
 def test_a_broken_wandb_does_not_stop_a_run(tmp_path, fake_wandb, caplog):
     fake_wandb("raise ImportError('wrong protobuf')")
     (tmp_path / "config.json").write_text("{}")

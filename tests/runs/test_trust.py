@@ -64,7 +64,7 @@ def test_trust_imports_the_module_from_the_current_folder(verb, here, monkeypatc
     assert (here / "canary").exists()
 
 
-@pytest.mark.fault(45, times=2)
+@pytest.mark.fault(45)
 @pytest.mark.parametrize("call", [gemax.evaluate, gemax.resume])
 def test_python_needs_trust_too(call, here, monkeypatch):
     run = make_foreign_run(here / "run", monkeypatch)

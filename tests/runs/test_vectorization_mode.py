@@ -47,6 +47,7 @@ def broken(tmp_path_factory, environment):
     return path, surroundings, answer
 
 
+@pytest.mark.fault(27)
 def test_a_killed_environment_is_reported_and_the_run_is_saved(broken):
     path, _, answer = broken
     assert answer.returncode == 3, answer.stderr
@@ -58,6 +59,7 @@ def test_a_killed_environment_is_reported_and_the_run_is_saved(broken):
     assert_all_ended(path)
 
 
+@pytest.mark.fault(15)
 def test_the_run_resumes_once_fixed_and_signals_stop_all_of_its_processes(broken):
     path, surroundings, _ = broken
     resume = [sys.executable, "-m", "gemax.cli", "resume", str(path)]

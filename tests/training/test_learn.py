@@ -279,6 +279,7 @@ def test_minibatches_split_the_environments():
         small(num_minibatches=3)
 
 
+@pytest.mark.fault(17)
 def test_updates_that_are_not_finite_are_skipped_and_change_no_state(state, learn_once):
     poisoned = jax.tree.map(lambda leaf: leaf * jnp.nan, state.reward.parameters)
     state = state._replace(reward=state.reward._replace(parameters=poisoned))

@@ -5,6 +5,7 @@ from gemax.errors import NumericalError
 from gemax.training.nonfinite import check_finite, check_not_all_frozen
 
 
+@pytest.mark.fault(18)
 def test_ten_consecutive_nonfinite_updates_stop_the_run_and_name_the_term():
     history = {
         "consecutive_nonfinite": np.asarray([[8.0, 9.0, 10.0, 11.0]]),

@@ -81,6 +81,7 @@ def vector_transitions(mode, actions):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.fault(29)
 def test_every_mode_gives_the_transitions_of_a_plain_loop(mode):
     actions = np.random.default_rng(0).integers(2, size=(NUM_ENVS, NUM_STEPS))
     for lengths, row, found in zip(LENGTHS, actions, vector_transitions(mode, actions), strict=True):

@@ -13,6 +13,7 @@ def test_an_id_can_name_its_package():
     assert gym_maker("gym:tests.envs.host.toys:gemax-test/Counting-v0")().spec.max_episode_steps == 50
 
 
+@pytest.mark.fault(30)
 def test_the_error_for_an_unknown_id_suggests_similar_ids():
     with pytest.raises(ValueError, match=r"knows no environment 'MountainCarr-v0'.* gym:MountainCar-v0"):
         gym_maker("gym:MountainCarr-v0")
@@ -20,6 +21,7 @@ def test_the_error_for_an_unknown_id_suggests_similar_ids():
         gym_maker("gym:MiniGrid-Empty-5x55-v0")
 
 
+@pytest.mark.fault(30)
 def test_the_error_for_a_missing_package_names_it(monkeypatch):
     monkeypatch.setitem(PACKAGES, "Robot-", ("no_such_robot", "no-such-robot"))
     with pytest.raises(ValueError, match="pip install no-such-robot"):

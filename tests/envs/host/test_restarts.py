@@ -28,7 +28,7 @@ def play(envs, num_steps, num_envs=2):
 # Named
 
 
-@pytest.mark.fault(51, times=3)
+@pytest.mark.fault(51)
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -42,7 +42,7 @@ def test_a_fault_of_the_constructor_is_reported_in_time(how, words):
         host_env(partial(HangsIn, "constructor", how), env_timeout=0.3)
 
 
-@pytest.mark.fault(51, times=3)
+@pytest.mark.fault(51)
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -60,7 +60,7 @@ def test_a_fault_of_close_is_a_warning(how, words, monkeypatch):
         envs.close()
 
 
-@pytest.mark.fault(51, times=2)
+@pytest.mark.fault(51)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_an_environment_that_exits_is_a_fault_and_not_the_end_of_the_program(mode):
     envs = host_env(partial(Faulty, "exits"), vectorization_mode=mode, num_workers=1).open(2)

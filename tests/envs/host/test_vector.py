@@ -79,6 +79,7 @@ def assert_same_transitions(transitions):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.fault(29)
 def test_every_autoreset_mode_gives_the_transitions_of_a_plain_loop(mode):
     assert_same_transitions(
         host_transitions(partial(SyncVectorEnv, [Counting] * NUM_ENVS, autoreset_mode=mode))
@@ -165,6 +166,7 @@ class SecondIsFaulty:
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "four", "raises"])
+@pytest.mark.fault(22, 23, 24, 25)
 def test_a_fault_names_environment_step_and_expectation(fault):
     with pytest.raises(EnvFault, match=r"environment 1, step \d of episode \d, step\(0\)") as caught:
         run_faulty(SecondIsFaulty(fault))
@@ -184,6 +186,7 @@ def test_a_fault_names_environment_step_and_expectation(fault):
 
 
 @pytest.mark.parametrize("fault", ["nan", "range", "reward nan"])
+@pytest.mark.fault(22, 23)
 def test_results_of_custom_vector_environments_are_checked(fault):
     def make():
         return SyncVectorEnv([Counting, partial(Faulty, fault), Counting])
@@ -225,11 +228,13 @@ class ChangedResults(SyncVectorEnv):
         ),
     ],
 )
+@pytest.mark.fault(24)
 def test_the_form_of_results_of_vector_environments_is_checked(change, words):
     with pytest.raises(EnvFault, match=f"the vector environment, step 1: {words}"):
         run_faulty(partial(ChangedResults, change))
 
 
+@pytest.mark.fault(26)
 def test_the_timeout_names_the_environment_that_hangs():
     with pytest.raises(EnvFault, match=r"environment 1, step 3 .*did not answer within 0.5 s"):
         run_faulty(SecondIsFaulty("hangs"), env_timeout=0.5)
@@ -242,12 +247,14 @@ def test_a_time_limit_restores_the_alarm_handler():
     assert signal.getsignal(signal.SIGALRM) is before
 
 
+@pytest.mark.fault(25)
 def test_a_fault_in_reset_names_the_episode():
     words = r"environment 1, start of episode 2, reset\(seed=None\): raised RuntimeError: the robot does not get up"
     with pytest.raises(EnvFault, match=words):
         run_faulty(SecondIsFaulty("reset"))
 
 
+@pytest.mark.fault(25)
 def test_a_fault_in_the_constructor_names_the_environment():
     words = (
         r"environment 1 of test could not be made: it raised OSError: no robot left \(.*test_vector.py:\d+\)"
@@ -301,6 +308,7 @@ class FaultyInProcess:
         ),
     ],
 )
+@pytest.mark.fault(25, 27)
 def test_faults_in_workers_are_reported_and_all_workers_end(fault, words, capfd):
     with pytest.raises(EnvFault, match=words):
         run_faulty(FaultyInProcess(fault), num_envs=2, vectorization_mode="async")
@@ -308,6 +316,7 @@ def test_faults_in_workers_are_reported_and_all_workers_end(fault, words, capfd)
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.fault(26)
 def test_a_worker_that_is_stuck_is_killed_from_any_thread():
     with ThreadPoolExecutor(1) as thread:
         work = thread.submit(
@@ -329,6 +338,7 @@ def test_a_warning_says_that_the_timeout_needs_the_main_thread():
     assert len(caught) == 1
 
 
+@pytest.mark.fault(28)
 def test_workers_split_the_environments_and_do_not_import_jax():
     num_envs = 5
     make = partial(host_env, JaxDetector)
@@ -352,6 +362,7 @@ def test_other_environments_of_a_faulty_worker_are_closed(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1 + 3  # the first one only served to read the spaces
 
 
+@pytest.mark.fault(28)
 def test_functions_that_cannot_be_pickled_raise_an_error(tmp_path):
     with (tmp_path / "log.txt").open("w") as log:
 
@@ -364,6 +375,7 @@ def test_functions_that_cannot_be_pickled_raise_an_error(tmp_path):
             run_faulty(make, num_envs=2, vectorization_mode="async")
 
 
+@pytest.mark.fault(23)
 def test_observations_of_another_precision_are_cast_with_one_warning():
     class Double(Counting):
         def _observation(self):
