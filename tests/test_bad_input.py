@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import gymnasium
 import jax.numpy as jnp
@@ -201,3 +203,20 @@ def test_errors_of_users_are_one_line():
     for error, exit_code in ((EnvFault("env 1 failed."), 3), (OSError(28, "No space left on device"), 2)):
         message, code = describe_failure(raised(error))
         assert (code, message.count("\n")) == (exit_code, 0)
+
+
+@pytest.mark.fault(52)
+def test_an_update_that_cannot_fit_is_refused_with_the_number_that_may(capsys, tmp_path):
+    assert main(["train", "two-rooms", "--num-envs", str(10**8), "--out", str(tmp_path / "run")]) == 2
+    line = one_line(capsys)
+    assert "GB are available. Lower num_envs to about" in line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.fault(52)
+def test_the_limit_of_a_process_counts():
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34));"
+        "from gemax.training.memory import available_bytes; assert available_bytes() <= 2**34"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)

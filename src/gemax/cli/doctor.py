@@ -17,8 +17,8 @@ def doctor() -> int:
     console, facts = Console(highlight=False), provenance()
     platforms = [device.platform for device in jax.devices()]
     devices = [f"{device.platform} {device.id}" for device in jax.devices()]
-    for name, value in {**facts, "devices": ", ".join(devices)}.items():
-        console.print(f"{name:>17}  {value}")
+    for name, value in {**facts, "devices": ", ".join(devices), **what_fits()}.items():
+        console.print(f"{name:>17}  {value}", soft_wrap=True)
     console.print("\noptional packages:")
     for name, extra in EXTRAS.items():
         # Printed without markup: the command contains brackets.
@@ -29,6 +29,23 @@ def doctor() -> int:
         console.print(f"[yellow]untested:[/] {warning}")
     print(f"\n{verdict(warnings, _works())}")
     return 0
+
+
+def what_fits() -> dict[str, str]:
+    """Returns how much memory and disk space there is, and which sizes of runs and maps fit."""
+    import shutil
+
+    from gemax.envs.gridworld import MAX_OPEN_SIDE, MAX_STATES
+    from gemax.training.memory import available_bytes, bytes_per_update, max_num_envs
+    from gemax.training.presets import configure
+
+    config, free = configure("two-rooms"), available_bytes()
+    return {
+        "memory": f"{free / 1e9:.1f} GB available; in two-rooms an update needs at least "
+        f"{bytes_per_update(config) / 1e9:.2f} GB, and num_envs up to about {max_num_envs(config, free):,} may fit",
+        "disk": f"{shutil.disk_usage('.').free / 1e9:.1f} GB free here",
+        "maps": f"up to {MAX_OPEN_SIDE} × {MAX_OPEN_SIDE} cells without walls, and {MAX_STATES:,} states",
+    }
 
 
 def verdict(warnings: list[str], works: bool) -> str:

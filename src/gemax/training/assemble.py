@@ -22,6 +22,7 @@ from gemax.training.collector import Collector
 from gemax.training.compiled import CompiledCollector
 from gemax.training.config import Config
 from gemax.training.learn import Trainer
+from gemax.training.memory import check_memory
 from gemax.training.observations import ObservationTable
 from gemax.types import EnvSpec, FiniteActions
 
@@ -58,6 +59,7 @@ def assemble(config: Config, custom: CustomParts | None = None) -> Trainer:
         ValueError: The environment, the method and the custom parts do not fit together.
     """
     custom = custom or CustomParts()
+    check_memory(config)
     _check_custom_parts(config, custom)
     collector, spec, finite = _environment(config, custom)
     _check_image_size(spec)
