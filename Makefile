@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs browser test-browser test-slow test-faults test-ray reliability test-peers clean
+.PHONY: train test check lint types imports docs browser test-browser test-slow test-faults test-ray reliability test-peers clean fuzz
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
@@ -32,6 +32,10 @@ test-ray: $(VENV)/.installed-dev
 # All tests that inject a fault, fast and slow ones.
 reliability: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m fault --reliability results/reliability.md
+
+# Damaged files, configurations and command lines, a million in all. Stops with an error if one of them crashes gemax.
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.fuzzing --inputs 1000000 --out results/fuzz.json
 
 # Libraries with many dependencies are installed in a separate virtual environment.
 test-peers: .venv-peers/.installed

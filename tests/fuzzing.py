@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 MAX_SECONDS = 5.0
-"""Longer inputs count as hangs."""
+"""Inputs that need more processor time count as hangs."""
 TOKENS = [
     b"", b"\0", b"\n", b"\xff\xfe", b"\xef\xbb\xbf", b"{", b"}", b"[" * 500, b'"', b"\\u0000", b"NaN", b"-Infinity",
-    b"1e999", b"9" * 400, b"-1", b"null", b"true", b"../../x", b"\xf0\x9f\x92\xa9", b"__class__", b"%s%n", b"rooms: 1x1",
+    b"1e999", b"9" * 400, b"-1", b"null", b"true", b"../../x", b"\xf0\x9f\x92\xa9", b"__class__", b"%s%n", b"rooms:",
 ]  # fmt: skip
 VALUES = [
     None, True, False, 0, -1, 1, 2**31, 2**32, 2**64, 10**400, 1.5, -0.0, 1e308, "", "0", "gym:os:x", "../x", "x" * 300,
@@ -83,6 +83,7 @@ def make_targets(folder: Path) -> dict[str, Target]:
 
     from gemax.envs.maps import parse_map, read_map
     from gemax.experiments import records
+    from gemax.experiments.damaged import is_readable
     from gemax.experiments.explore import records as explore_records
     from gemax.runs import checkpoint_format as form
     from gemax.runs.metrics_file import read_metrics, rewind_metrics
@@ -147,10 +148,10 @@ def make_targets(folder: Path) -> dict[str, Target]:
         return {form.ARRAYS: arrays, form.MANIFEST: form._seal({**manifest, "arrays": facts})}
 
     def read_record(content: bytes) -> None:
-        records.is_record_of(write("record.npz", content), Config())
+        is_readable(write("record.npz", content), lambda path: records.is_record_of(path, Config()))
 
     def read_explore_record(content: bytes) -> None:
-        explore_records.is_record_of(write("record.json", content), Config())
+        is_readable(write("record.json", content), lambda path: explore_records.is_record_of(path, Config()))
 
     def parse_arguments(arguments: list[str]) -> None:
         from gemax.cli.train import config_of, parse_flags
@@ -276,7 +277,7 @@ def fuzz(name: str, target: Target, num_inputs: int, seed: int = 0) -> tuple[Cou
 
     dice, outcomes, crashes = random.Random(seed), Counter(), []
     for _ in range(num_inputs):
-        content, started = target.make_input(dice), time.monotonic()
+        content, started = target.make_input(dice), time.process_time()
         try:
             target.read(content)
             outcomes["read"] += 1
@@ -285,7 +286,7 @@ def fuzz(name: str, target: Target, num_inputs: int, seed: int = 0) -> tuple[Cou
             outcomes["refused"] += 1
             if exit_code == ExitCode.INCOMPLETE:
                 crashes.append(Crash(name, content, message))
-        if time.monotonic() - started > MAX_SECONDS:
+        if time.process_time() - started > MAX_SECONDS:
             crashes.append(Crash(name, content, "hangs"))
     return outcomes, crashes
 

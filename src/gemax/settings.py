@@ -3,7 +3,7 @@
 import difflib
 import importlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -68,26 +68,32 @@ def check_fields(settings: Any) -> None:
     Raises:
         ValueError: A field has a value that its type does not allow.
     """
-    for name, hint in get_type_hints(type(settings), include_extras=True).items():
-        value = getattr(settings, name)
-        if NoneType in get_args(hint):
-            if value is None:
-                continue
-            (hint,) = (part for part in get_args(hint) if part is not NoneType)
-        if get_origin(hint) in (Union, UnionType):
-            # A word or a number: the word is allowed as it is, and anything else must be a valid number.
-            literal, hint = get_args(hint)
-            if value in get_args(literal):
-                continue
-            if not isinstance(value, int | float):
-                raise ValueError(
-                    f"{name} must be {' or '.join(get_args(literal))}, or a number; got {value!r}."
-                )
-        if get_origin(hint) is Literal and value not in get_args(hint):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}.")
-        check_type(name, value, hint)
-        for check in getattr(hint, "__metadata__", ()):
-            check(name, value)
+    check_values(type(settings), vars(settings))
+
+
+def check_values(settings: type, values: Mapping[str, Any]) -> None:
+    """Checks values by name against the fields of a dataclass, as `check_fields` does, before it is made."""
+    for name, hint in get_type_hints(settings, include_extras=True).items():
+        _check_value(name, values[name], hint)
+
+
+def _check_value(name: str, value: Any, hint: Any) -> None:
+    if NoneType in get_args(hint):
+        if value is None:
+            return
+        (hint,) = (part for part in get_args(hint) if part is not NoneType)
+    if get_origin(hint) in (Union, UnionType):
+        # A word or a number: the word is allowed as it is, and anything else must be a valid number.
+        literal, hint = get_args(hint)
+        if isinstance(value, str) and value in get_args(literal):
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{name} must be {' or '.join(get_args(literal))}, or a number; got {value!r}.")
+    if get_origin(hint) is Literal and not (isinstance(value, str) and value in get_args(hint)):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}.")
+    _check_type(name, value, hint)
+    for check in getattr(hint, "__metadata__", ()):
+        check(name, value)
 
 
 TYPES = {
@@ -99,7 +105,7 @@ TYPES = {
 """Accepted types of a field, and their names for users. NumPy's numbers are accepted too."""
 
 
-def check_type(name: str, value: Any, hint: Any) -> None:
+def _check_type(name: str, value: Any, hint: Any) -> None:
     """Raises a ValueError if a value does not have the type of its field. Only checks types without alternatives."""
     expected = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     if get_origin(expected) is not None or expected not in TYPES:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gemax.experiments.damaged import is_readable
 from gemax.experiments.records import GENERATION, Record, load_record
 from gemax.experiments.registry import EXPERIMENTS
 from gemax.experiments.tables import markdown_table
@@ -66,7 +67,8 @@ def report_markdown(experiments: list[dict[str, Any]], paragraphs: list[str], ap
 
 
 def _provenance_text(experiments: list[dict[str, Any]], out: Path) -> str:
-    runs = [load_record(path) for path in sorted((out / "runs").glob("*-*-*-*.npz"))]
+    paths = sorted((out / "runs").glob("*-*-*-*.npz"))
+    runs = [load_record(path) for path in paths if is_readable(path, lambda path: bool(load_record(path)))]
     current = [record for record in runs if record.generation == GENERATION]
     older = [record for record in runs if record.generation != GENERATION]
     of_older_code = (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gemax.experiments.damaged import is_readable
 from gemax.experiments.records import Record, is_record_of, load_record, run_name, write_record
 from gemax.experiments.worker import DONE, Worker, WriteRecord
 from gemax.runs.locks import locked
@@ -60,7 +61,7 @@ class RunStore:
 
     def is_finished(self, config: Config) -> bool:
         """Returns whether there is a record of the run."""
-        return is_record_of(self.path(config), config)
+        return is_readable(self.path(config), lambda path: is_record_of(path, config))
 
     def load(self, config: Config) -> Record | None:
         """Reads a finished run. Returns None if it is missing."""

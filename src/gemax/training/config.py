@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_type_hints
+from typing import Any, Literal, TypeAlias
 
 from gemax.agent.config import AgentConfig
 from gemax.envs.config import EnvConfig
@@ -16,7 +16,7 @@ from gemax.settings import (
     Seed,
     check_fields,
     check_seed,
-    check_type,
+    check_values,
     field_names,
 )
 
@@ -167,6 +167,5 @@ def config_from_json(content: dict[str, Any]) -> Config:
             f"({', '.join(missing) or 'none'}). Was it written by another version?"
         )
     for section, fields in SECTIONS.items():
-        for name, hint in get_type_hints(fields, include_extras=True).items():
-            check_type(name, content[section][name], hint)
+        check_values(fields, content[section])
     return Config(**{section: fields(**content[section]) for section, fields in SECTIONS.items()})

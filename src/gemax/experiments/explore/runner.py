@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gemax.experiments.damaged import is_readable
 from gemax.experiments.explore.plot import plot_curves
 from gemax.experiments.explore.records import (
     NUM_EPISODES,
@@ -61,7 +62,7 @@ class ExploreStore(RunStore):
 
     def is_finished(self, config: Config) -> bool:
         """Returns whether there is a record of the run."""
-        return is_record_of(self.path(config), config)
+        return is_readable(self.path(config), lambda path: is_record_of(path, config))
 
 
 def run_name(run: ExploreRun) -> str:
@@ -129,7 +130,7 @@ def write_results(
     records = {
         name: load_record(record_path(folder, name))
         for name, run in (planned | others).items()
-        if is_record_of(record_path(folder, name), run.config)
+        if is_readable(record_path(folder, name), lambda path, run=run: is_record_of(path, run.config))
     }
     write_bytes(
         options.out / TABLE,
