@@ -9,7 +9,7 @@ import pytest
 
 from gemax.experiments.damaged import is_readable
 from gemax.experiments.explore import records as explore_records
-from gemax.experiments.records import CURVES, is_record_of
+from gemax.experiments.records import CURVES, GENERATION, is_record_of
 from gemax.training.config import Config
 
 
@@ -22,7 +22,8 @@ def npz(**arrays):
 def whole_record():
     texts = {"config": json.dumps(Config().to_json()).encode(), "summary": b"{}"}
     arrays = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
-    return npz(visits=np.zeros(3), **arrays, **{f"curve_{name}": np.zeros(3) for name in CURVES})
+    curves = {f"curve_{name}": np.zeros(3) for name in CURVES}
+    return npz(visits=np.zeros(3), generation=np.asarray(GENERATION), **arrays, **curves)
 
 
 def huge_array():
@@ -49,7 +50,7 @@ def bomb():
 CONTENTS = {
     "empty": lambda: b"",
     "cut": lambda: whole_record()[:-200],
-    "foreign": lambda: npz(a=np.zeros(3)),
+    "foreign": lambda: npz(a=np.zeros(3), generation=np.asarray(GENERATION)),
     "text": lambda: b"not a record\n",
     "93 GiB": huge_array,
     "bomb": bomb,

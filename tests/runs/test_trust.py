@@ -56,6 +56,18 @@ def test_a_run_made_elsewhere_imports_nothing_without_trust(verb, here, monkeypa
 
 
 @pytest.mark.fault(45)
+@pytest.mark.parametrize(
+    "env_id",
+    [f"gym:{MODULE}:make", f"jax:{MODULE}:make", "gym:gemax.runs.files:os.getcwd", "jax:gemax.cli:main"],
+)
+def test_functions_of_a_module_need_trust_too(env_id, here, monkeypatch, capsys):
+    run = make_foreign_run(here / "run", monkeypatch, env_id=env_id)
+    assert main(["evaluate", str(run.path)]) == 2
+    assert "--trust" in capsys.readouterr().err
+    assert not (here / "canary").exists()
+
+
+@pytest.mark.fault(45)
 @pytest.mark.parametrize("verb", ["evaluate", "resume", "collect"])
 def test_trust_imports_the_module_from_the_current_folder(verb, here, monkeypatch, capsys):
     run = make_foreign_run(here / "run", monkeypatch)

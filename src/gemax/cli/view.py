@@ -1,6 +1,7 @@
 """`gemax view`: shows runs in the browser."""
 
 import contextlib
+import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,14 +54,17 @@ def open_beside(config: "Config", out: Path | None) -> tuple[Path, contextlib.Ab
 
 @contextlib.contextmanager
 def _page_of(path: Path) -> Iterator[None]:
+    from gemax.stopping import check_stop
     from gemax.view.beside import page_beside
+    from gemax.view.serve import STOP_CHECK_SECONDS
 
     path.mkdir(parents=True, exist_ok=True)
     with page_beside(path, log) as address:
         yield
         if sys.stdin.isatty():
             log(f"The page stays open at {address} Press Enter to close it.")
-            input()
+            while not select.select([sys.stdin], [], [], STOP_CHECK_SECONDS)[0]:
+                check_stop()
 
 
 def log(message: str) -> None:

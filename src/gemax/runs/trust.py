@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gemax.envs.registry import module_of
+from gemax.envs.registry import is_factory, module_of
 
 KEY_BYTES = 32
 
@@ -42,10 +42,13 @@ def is_signed(config: Mapping[str, Any], signature: Any) -> bool:
 def check_trust(path: Path, env_id: str, *, is_own: bool, trust: bool) -> None:
     """Raises UntrustedError if a run names a module, is not the user's own, and the user does not trust it.
 
-    Modules of gemax itself need no trust.
+    Modules of gemax that register environments need no trust. Functions in them do: they could be any function.
     """
     module = module_of(env_id)
-    if module is None or is_own or trust or module.partition(".")[0] == "gemax":
+    is_registered_by_gemax = (
+        module is not None and module.partition(".")[0] == "gemax" and not is_factory(env_id)
+    )
+    if module is None or is_own or trust or is_registered_by_gemax:
         return
     raise UntrustedError(
         f"{path} imports the module {module}, which can run any code, and you did not write its configuration on this "

@@ -6,10 +6,13 @@ import webbrowser
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from gemax.stopping import catch_stop_signals, check_stop
 from gemax.view.library import Library
 
 DEFAULT_PORT = 8420
+STOP_CHECK_SECONDS = 0.2
 NUM_PORTS = 20
 """If the default port is in use, this many ports after it are tried."""
 
@@ -60,7 +63,19 @@ def serve(
         server = uvicorn.Server(config)
         if opens_browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
-        server.run(sockets=[listener])
+        _run_until_stopped(server, listener)
+
+
+def _run_until_stopped(server: Any, listener: socket.socket) -> None:
+    """Runs the server in a thread, where it leaves signals alone, until it ends or the user asks to stop."""
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="page", daemon=True)
+    with catch_stop_signals() as stop:
+        thread.start()
+        while thread.is_alive() and stop.signal is None:
+            thread.join(STOP_CHECK_SECONDS)
+        server.should_exit = True
+        thread.join()
+        check_stop()
 
 
 def listen(host: str, port: int | None) -> socket.socket:
