@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs browser test-browser test-slow test-faults test-ray reliability test-peers clean fuzz
+.PHONY: train test check lint types imports docs browser test-browser test-slow test-faults test-ray test-install reliability test-peers clean fuzz
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
@@ -28,6 +28,10 @@ test-faults: $(VENV)/.installed-dev
 # Ray clusters and several JAX devices, in child processes. One at a time, since each uses all cores.
 test-ray: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/launch -m "ray or devices" --numprocesses=0
+
+# A wheel in a fresh environment. Downloads all dependencies.
+test-install: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/install -m install --numprocesses=0
 
 # All tests that inject a fault, fast and slow ones.
 reliability: $(VENV)/.installed-dev

@@ -10,7 +10,8 @@ import pytest
 from tests.experiments.fake import fake_record
 
 from gemax.cli import main
-from gemax.cli.reproduce import print_outcome, time_left
+from gemax.cli.reproduce import print_outcome
+from gemax.cli.runs_bar import time_left
 from gemax.experiments import reproduction
 from gemax.experiments.experiment import seed_configs
 from gemax.experiments.records import save_record

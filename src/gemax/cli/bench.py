@@ -42,7 +42,7 @@ def bench(
         smoke: Train a few updates of every task with tiny networks, as a quick check. The numbers have no meaning.
         allow_dirty: Train although the source tree has uncommitted changes.
     """
-    from gemax.cli.reproduce import RunsBar
+    from gemax.cli.runs_bar import RunsBar
     from gemax.experiments.explore.runner import Options, bench_explore
     from gemax.experiments.explore.suite import find_methods, find_tasks
 

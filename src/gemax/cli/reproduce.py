@@ -1,21 +1,18 @@
 """`gemax reproduce`: reproduces the paper's figures and tests its claims."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rich import progress as bars
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
 from gemax.errors import ExitCode
-from gemax.runs.progress import ProgressBar, make_console
+from gemax.runs.progress import make_console
 
 if TYPE_CHECKING:
     from gemax.experiments.claims import Claim
     from gemax.experiments.reproduction import Reproduction
-    from gemax.experiments.store import Progress
 
 
 def reproduce(
@@ -44,6 +41,7 @@ def reproduce(
         seeds: Number of seeds per experiment. The default is five, and ten for figures 3 and 4 in gridworlds.
         allow_dirty: Train although the source tree has uncommitted changes.
     """
+    from gemax.cli.runs_bar import RunsBar
     from gemax.experiments.registry import ALL
     from gemax.experiments.reproduction import Options
     from gemax.experiments.reproduction import reproduce as reproduce_experiments
@@ -53,40 +51,6 @@ def reproduce(
         options = Options(names, out, preset, smoke, jobs, seeds, allow_dirty)
         reproduction = reproduce_experiments(options, bar.show, bar.log)
     return print_outcome(reproduction, out, smoke=smoke)
-
-
-class RunsBar(ProgressBar):
-    """Shows the progress of all runs and the time left."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            bars.TextColumn("{task.description} runs"),
-            bars.BarColumn(bar_width=20),
-            bars.TaskProgressColumn(),
-            bars.TimeElapsedColumn(),
-            bars.TextColumn("{task.fields[left]}"),
-            seconds_between_lines=30.0,
-            total=None,
-            left="",
-        )
-        self._started = time.monotonic()
-
-    def show(self, progress: "Progress") -> None:
-        """Shows the progress of the runs."""
-        finished, running = f"{progress.num_finished} of {progress.num_runs}", ", ".join(progress.running)
-        left = time_left(progress.fraction, time.monotonic() - self._started)
-        line = f"{finished} runs, {progress.fraction:.0%}, {left}: {running}"
-        self.update(
-            line, description=finished, total=1.0, completed=progress.fraction, left=left, text=running
-        )
-
-
-def time_left(fraction: float, seconds: float) -> str:
-    """Estimates the time left from the finished fraction. The first per cent is too early for an estimate."""
-    if fraction < 0.01:
-        return "time left not known yet"
-    minutes = seconds * (1 / fraction - 1) / 60
-    return f"{minutes / 60:.1f} h left" if minutes >= 90 else f"{minutes:.0f} min left"
 
 
 def print_outcome(reproduction: "Reproduction", out: Path, *, smoke: bool) -> int:
@@ -107,6 +71,7 @@ def print_outcome(reproduction: "Reproduction", out: Path, *, smoke: bool) -> in
 
 
 def _print_claims(claims: "list[Claim]", *, smoke: bool) -> None:
+
     table = Table("claim", "measured", "bar", "verdict")
     table.title = "Smoke test: these verdicts have no meaning" if smoke else None
     colours = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
