@@ -90,9 +90,9 @@ class CompiledCollector(NamedTuple):
         num_envs, keys = self._batches(options)
         batch = jax.jit(partial(_first_episodes, self.env, trainer, num_envs))
         for number, key in enumerate(keys):
-            check_stop()
             transitions, in_first = jax.tree.map(np.asarray, batch(state, key))
             for index in range(min(num_envs, options.num_episodes - number * num_envs)):
+                check_stop()
                 yield self._episode(trainer, transitions, index, int(in_first[:, index].sum()))
 
     def render(self, policy: Acting, options: EpisodeOptions) -> Iterator[RenderedStep]:
