@@ -77,7 +77,8 @@ class Config:
             raise ValueError(f"seeds must be 1 for one seed of a group; got {run.seeds}.")
         if run.seeds > 1 and not find_env(env.env_id).is_compiled:
             raise ValueError(
-                f"seeds must be 1 for {env.env_id}: only gemax environments are trained together."
+                f"seeds must be 1 for {env.env_id}: only gemax environments are trained together. Train one run per "
+                "seed (--seed 0, --seed 1, …) and put them side by side with gemax compare."
             )
         if run.start_checkpoint != "newest" and not run.start_from:
             raise ValueError(
