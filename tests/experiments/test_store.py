@@ -8,7 +8,8 @@ import time
 import pytest
 
 from gemax.experiments.experiment import SMOKE
-from gemax.experiments.store import RunStore, split_cores, train_missing
+from gemax.experiments.store import RunStore, train_missing
+from gemax.launch.worker import split_cores
 from gemax.runs.provenance import provenance
 from gemax.training.presets import configure
 
@@ -105,5 +106,8 @@ def test_cores_are_divided_between_jobs():
     assert split_cores(1) == [cores]
     assert sorted(core for share in split_cores(len(cores)) for core in share) == cores
     assert len(split_cores(5)) == 5
+
+
+def test_there_must_be_a_job(store):
     with pytest.raises(ValueError, match="jobs must be at least 1; got 0"):
-        split_cores(0)
+        train_missing(store, [], 0, lambda progress: None)

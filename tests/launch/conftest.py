@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 def environment():
     """The environment variables of child processes. They and their actors can import the tests."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    # Otherwise `ray start` would write a token to the home directory.
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    return os.environ | token | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def nothing_left():
     """Fails if the test leaves a process of Ray or a temporary folder behind."""
     before = ray_processes().keys(), temporary_folders()
     yield
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while (left := ray_processes().keys() - before[0]) and time.monotonic() < end:
         time.sleep(0.2)
     processes = ray_processes()

@@ -97,7 +97,9 @@ def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
     lost = sum(map(int, re.findall(r"(\d+) frames of actor \d are lost", output)))
     assert lost == lines[-1]["lost_frames"] > 0
     assert lines[-1]["actors"] == 4
-    assert {line["policy_lag_updates"] for line in lines[1:]} == {1.0}
+    # A rollout that replaces a lost one has a newer policy.
+    assert all(line["policy_lag_updates"] <= 1 for line in lines)
+    assert lines[4]["policy_lag_updates"] == lines[-1]["policy_lag_updates"] == 1
     assert all(0 <= line["clipped_importance_weights"] <= 1 for line in lines)
 
 
@@ -109,7 +111,8 @@ def test_a_killed_learner_leaves_nothing_and_resumes(tmp_path, environment):
         wait_for_updates(child, out, 12)
         below = descendants(child)
         child.kill()
-        _, alive = psutil.wait_procs(below, timeout=30)
+        # Ray's agents try to report the death of their node for up to a minute.
+        _, alive = psutil.wait_procs(below, timeout=150)
         assert not alive
     assert len(list((out / "checkpoints").glob("update-*"))) > 1
     # The learner had no time to remove the folder of its cluster.
@@ -148,8 +151,9 @@ def test_actors_that_die_at_once_are_given_up(tmp_path, environment):
 
 
 @contextlib.contextmanager
-def ray_nodes(environment, folder, port, *nodes, program=("-m", "ray.scripts.scripts")):
+def ray_nodes(environments, folder, port, *nodes, program=("-m", "ray.scripts.scripts")):
     """Starts nodes of a cluster with `ray start`, the first one as its head. Yields their processes."""
+    environments = environments if isinstance(environments, list) else [environments] * len(nodes)
     processes = []
     options = [
         "--disable-usage-stats",
@@ -162,7 +166,7 @@ def ray_nodes(environment, folder, port, *nodes, program=("-m", "ray.scripts.scr
         for number, flags in enumerate(nodes):
             role = head if number == 0 else [f"--address=127.0.0.1:{port}"]
             command = [sys.executable, *program, "start", *role, *options, *flags]
-            processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
+            processes.append(subprocess.Popen(command, env=environments[number], stdout=subprocess.DEVNULL))
             wait_for_raylets(processes)
         yield processes
     finally:
@@ -190,9 +194,8 @@ def raylets_of(process):
     ]
 
 
-def test_a_run_goes_on_when_one_of_two_nodes_is_killed(tmp_path, tmp_path_factory, environment, short_folder):
-    out, token = tmp_path / "run", {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
-    environment = environment | token
+def test_a_run_goes_on_when_one_of_two_nodes_is_killed(tmp_path, environment, short_folder):
+    out = tmp_path / "run"
     with ray_nodes(environment, short_folder, 36379, ["--num-cpus=2"], ["--num-cpus=2"]) as nodes:
         command = train_command("Corner", out, "--updates", 30, "--ray-address", "127.0.0.1:36379")
         with started(command, environment) as child:

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from gemax.errors import ExitCode
+from gemax.launch.options import RunLaunchOptions
 
 if TYPE_CHECKING:
     from gemax.experiments.store import Outcome
@@ -22,6 +23,7 @@ def bench(
     frames_scale: float = 1.0,
     smoke: bool = False,
     allow_dirty: bool = False,
+    launch: OmitArgPrefixes[RunLaunchOptions] = RunLaunchOptions(),  # noqa: B008 (it is immutable)
 ) -> int:
     """Trains the methods on a suite of sparse-reward tasks with default settings, and writes one table.
 
@@ -41,10 +43,12 @@ def bench(
         frames_scale: Factor of the tasks' budgets of frames.
         smoke: Train a few updates of every task with tiny networks, as a quick check. The numbers have no meaning.
         allow_dirty: Train although the source tree has uncommitted changes.
+        launch: Where the runs execute.
     """
     from gemax.cli.runs_bar import RunsBar
     from gemax.experiments.explore.runner import Options, bench_explore
     from gemax.experiments.explore.suite import find_methods, find_tasks
+    from gemax.launch.ray_worker import run_workers
 
     folder = out or Path("runs/explore-smoke" if smoke else "results")
     options = Options(
@@ -57,7 +61,8 @@ def bench(
         smoke,
         allow_dirty,
     )
-    with RunsBar() as bar:
+    with RunsBar() as bar, run_workers(launch, jobs, bar.log) as make_workers:
+        options = options._replace(make_workers=make_workers)
         outcome = bench_explore(options, bar.show, lambda record: bar.log(describe(record)))
     return print_outcome(outcome, folder)
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from gemax.errors import ExitCode
+from gemax.launch.options import RunLaunchOptions
 from gemax.runs.progress import make_console
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def reproduce(
     preset: Literal["laptop", "paper"] = "laptop",
     seeds: int | None = None,
     allow_dirty: bool = False,
+    launch: OmitArgPrefixes[RunLaunchOptions] = RunLaunchOptions(),  # noqa: B008 (it is immutable)
 ) -> int:
     """Reproduces the paper: trains the missing runs, plots every figure and tests every claim.
 
@@ -40,15 +42,17 @@ def reproduce(
         preset: `laptop` takes hours on two cores, `paper` has the paper's settings and takes days.
         seeds: Number of seeds per experiment. The default is five, and ten for figures 3 and 4 in gridworlds.
         allow_dirty: Train although the source tree has uncommitted changes.
+        launch: Where the runs execute.
     """
     from gemax.cli.runs_bar import RunsBar
     from gemax.experiments.registry import ALL
     from gemax.experiments.reproduction import Options
     from gemax.experiments.reproduction import reproduce as reproduce_experiments
+    from gemax.launch.ray_worker import run_workers
 
     names = list(ALL) if "all" in figures else list(dict.fromkeys(figures))
-    with RunsBar() as bar:
-        options = Options(names, out, preset, smoke, jobs, seeds, allow_dirty)
+    with RunsBar() as bar, run_workers(launch, jobs, bar.log) as make_workers:
+        options = Options(names, out, preset, smoke, jobs, seeds, allow_dirty, make_workers)
         reproduction = reproduce_experiments(options, bar.show, bar.log)
     return print_outcome(reproduction, out, smoke=smoke)
 

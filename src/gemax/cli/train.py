@@ -1,13 +1,14 @@
 """`gemax train`: trains an agent to explore an environment."""
 
 import contextlib
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, Suppress, arg
 
 from gemax.cli.flags import flag_names
+from gemax.errors import ExitCode
 from gemax.launch.options import LaunchOptions
 from gemax.rewards.config import Method
 from gemax.settings import field_names
@@ -125,6 +126,8 @@ def train(arguments: list[str]) -> int:
     if "frames" in names and "updates" in names:
         raise ValueError("give either --frames or --updates.")
     check_used(flags.env_id, [] if flags.map is not None else [name for name in names if name in SECTION_OF])
+    if flags.launch.launcher == "ray" and flags.seeds > 1 and not flags.launch.actors:
+        return train_seeds(flags)
     from gemax.cli.progress import report_outcome
     from gemax.launch.placement import start_run
     from gemax.runs.progress import TrainingBar
@@ -142,3 +145,23 @@ def train(arguments: list[str]) -> int:
             hooks = Hooks(bar.log, bar.show, sinks, snapshots=flags.snapshots)
             run = start_run(flags.launch, config, out, hooks)
         return 0 if run is None else report_outcome(run)
+
+
+def train_seeds(flags: Any) -> int:
+    """Trains every seed as a run of its own on a Ray cluster, in the directories that `--seeds` writes otherwise."""
+    from gemax.cli.reproduce import RunsBar
+    from gemax.experiments.seeds import train_seeds as train
+    from gemax.launch.ray_worker import run_workers
+    from gemax.runs.seed_directories import new_run_path
+
+    config = config_of(replace(flags, seeds=1))
+    flags.launch.check(config, flags.seeds)
+    out = flags.out or new_run_path(config, None)
+    with RunsBar() as bar, run_workers(flags.launch, flags.seeds, bar.log) as make_workers:
+        outcome = train(config, flags.seeds, out, make_workers, flags.seeds, bar.show)
+        for name, error in outcome.failures.items():
+            bar.log(f"{name} failed: {error}")
+        bar.log(f"Run directories: {out}/")
+    if outcome.stop_signal is not None:
+        return 128 + outcome.stop_signal
+    return ExitCode.INCOMPLETE if outcome.failures else 0

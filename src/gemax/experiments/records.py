@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from gemax.core.moments import standardise
 from gemax.envs.registry import make_env
-from gemax.experiments.worker import RUN, read_commits
+from gemax.launch.worker import RUN, read_commits
 from gemax.runs.evaluation import evaluation_report, load_run
 from gemax.runs.files import write_arrays
 from gemax.runs.metrics_file import read_metrics

@@ -13,6 +13,7 @@ from gemax.experiments.records import GENERATION, changed_settings
 from gemax.experiments.registry import find_experiment
 from gemax.experiments.report import write_report
 from gemax.experiments.store import Progress, RunStore, train_missing
+from gemax.launch.worker import MakeWorkers, local_workers
 from gemax.runs.files import write_bytes, write_figure, write_json
 from gemax.runs.provenance import check_clean, provenance
 from gemax.training.config import Config, Preset
@@ -30,6 +31,8 @@ class Options(NamedTuple):
     """Number of seeds per label. By default, the number of each experiment."""
     allow_dirty: bool = False
     """Whether to train from a source tree with uncommitted changes."""
+    make_workers: MakeWorkers = local_workers
+    """Where the runs execute."""
 
 
 class Reproduction(NamedTuple):
@@ -75,7 +78,13 @@ def reproduce(
     write_complete_experiments()
     needed = [config for name in pending for config in _ordered_by_seed(configs[name])]
     outcome = train_missing(
-        store, needed, options.jobs, on_progress, write_complete_experiments, quick=options.smoke
+        store,
+        needed,
+        options.jobs,
+        on_progress,
+        write_complete_experiments,
+        quick=options.smoke,
+        make_workers=options.make_workers,
     )
     write_report(options.out, smoke=options.smoke)
     return Reproduction(claims, outcome.failures, list(pending), outcome.stop_signal)

@@ -1,10 +1,9 @@
 """Stores the finished runs of the experiments, and trains the missing ones.
 
-A run is identified by its configuration, so that experiments share runs. Training uses several processes. A run that
-was interrupted continues from its last checkpoint.
+A run is identified by its configuration, so that experiments share runs. Several runs are trained at the same time, in
+processes of this machine or on a cluster. A run that was interrupted continues from its last checkpoint.
 """
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from gemax.experiments.damaged import is_readable
 from gemax.experiments.records import Record, is_record_of, load_record, run_name, write_record
-from gemax.experiments.worker import DONE, Worker, WriteRecord
+from gemax.launch.worker import DONE, MakeWorkers, WorkerOptions, WriteRecord, local_workers
 from gemax.runs.locks import locked
 from gemax.runs.provenance import provenance
 from gemax.stopping import catch_stop_signals
@@ -85,23 +84,23 @@ def train_missing(
     on_finished: Callable[[], None] = lambda: None,
     *,
     quick: bool = False,
+    make_workers: MakeWorkers = local_workers,
 ) -> Outcome:
     """Trains the missing runs in the given order, `jobs` at a time. Calls `on_finished` after each of them.
 
-    `quick` reduces compile time at the expense of run time, for very short runs.
+    `quick` reduces compile time at the expense of run time, for very short runs. `make_workers` decides where they run.
     """
-    cores, commit = split_cores(jobs), provenance()["commit"]
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1; got {jobs}.")
+    commit = provenance()["commit"]
     if not store.missing(configs):
         return Outcome({}, None)
     store.unfinished.mkdir(parents=True, exist_ok=True)
     with locked(store.unfinished / "training.lock"), catch_stop_signals() as stop:
         queue = store.missing(configs)
         costs = {store.name(config): relative_cost(config) for config in queue}
-        cache = store.unfinished / "compiled"
-        workers = [
-            Worker(worker_cores, cache, store.write_record, quick=quick)
-            for worker_cores in cores[: len(queue)]
-        ]
+        options = WorkerOptions(store.unfinished / "compiled", store.write_record, quick)
+        workers = make_workers(jobs, len(queue), options)
         finished: list[str] = []
         failures: dict[str, str] = {}
         while queue or any(worker.config for worker in workers):
@@ -129,14 +128,6 @@ def train_missing(
         for worker in workers:
             worker.close()
     return Outcome(failures, stop.signal)
-
-
-def split_cores(jobs: int) -> list[list[int]]:
-    """Returns the cores of each job. Two runs at once on one core each are faster than two in turn on both."""
-    if jobs < 1:
-        raise ValueError(f"jobs must be at least 1; got {jobs}.")
-    cores = sorted(os.sched_getaffinity(0))
-    return [cores[job % len(cores) :: jobs] or cores for job in range(jobs)]
 
 
 def relative_cost(config: Config) -> float:

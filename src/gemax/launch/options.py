@@ -10,20 +10,31 @@ Launcher: TypeAlias = Literal["local", "ray"]
 
 
 @dataclass(frozen=True)
-class LaunchOptions:
-    """Where a run executes. The result does not depend on it, so that it is no part of the configuration."""
+class RunLaunchOptions:
+    """Where several runs execute. Their results do not depend on it."""
 
     launcher: Launcher = "local"
     """Where actors and runs execute: on this machine (`local`) or on a Ray cluster (`ray`)."""
     ray_address: str = ""
-    """Ray cluster to join, or `auto` for the one on this machine. By default, one is started and stopped again."""
+    """Ray cluster to join, HOST:PORT, or `auto` for the one on this machine. By default, one is started and stopped."""
+    cpus_per_run: float = 1.0
+    """CPUs that each of several runs reserves on a Ray cluster."""
+
+
+@dataclass(frozen=True)
+class LaunchOptions(RunLaunchOptions):
+    """Where a run executes. The result does not depend on it, so that it is no part of the configuration."""
+
     actors: int = 0
     """Number of Ray actors that step `gym:` environments, with `--launcher ray`. They share `--num-envs`."""
     devices: int = 1
     """Number of JAX devices to divide the environments between (gemax environments only)."""
 
-    def check(self, config: Config) -> None:
-        """Raises a ValueError if these options do not fit together, or not to the configuration."""
+    def check(self, config: Config, num_seeds: int = 1) -> None:
+        """Raises a ValueError if these options do not fit together, or not to the configuration.
+
+        `num_seeds` is the number of seeds that are trained as separate runs.
+        """
         env, is_compiled = config.env, find_env(config.env.env_id).is_compiled
         for name, value, least in (("actors", self.actors, 0), ("devices", self.devices, 1)):
             if value < least:
@@ -31,7 +42,7 @@ class LaunchOptions:
         if self.launcher == "local" and (self.actors or self.ray_address):
             name = "actors" if self.actors else "ray_address"
             raise ValueError(f"{name} needs a launcher: add `--launcher ray`.")
-        if self.launcher == "ray" and not self.actors and config.run.seeds == 1:
+        if self.launcher == "ray" and not self.actors and num_seeds == 1:
             raise ValueError("launcher ray needs `--actors N`, or several seeds with `--seeds N`.")
         if self.actors and is_compiled:
             raise ValueError(

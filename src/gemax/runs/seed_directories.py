@@ -23,7 +23,7 @@ def new_run_path(config: Config, out: Path | None) -> Path:
     check_no_run(path)
     if config.run.seeds > 1:
         for seed in config.all_seeds:
-            check_no_run(path / _folder(seed))
+            check_no_run(path / seed_folder(seed))
     return path
 
 
@@ -48,7 +48,9 @@ def open_seed_directories(run: RunDirectory, config: Config) -> dict[int, RunDir
     if config.run.seeds == 1:
         return {config.run.seed: run}
     return {
-        seed: open_nested_run(run, _folder(seed), config.replace(seed=seed, seeds=1, grouped=True).to_json())
+        seed: open_nested_run(
+            run, seed_folder(seed), config.replace(seed=seed, seeds=1, grouped=True).to_json()
+        )
         for seed in config.all_seeds
     }
 
@@ -57,13 +59,14 @@ def seed_directories(run: RunDirectory, config: Config) -> dict[int, RunDirector
     """Returns the directory of each seed, to read from. A single seed uses the run directory."""
     if config.run.seeds == 1:
         return {config.run.seed: run}
-    return {seed: RunDirectory(run.path / _folder(seed)) for seed in config.all_seeds}
+    return {seed: RunDirectory(run.path / seed_folder(seed)) for seed in config.all_seeds}
 
 
 def seed_folders(config: Config) -> str:
     """Returns the folder names of all seeds, as text for messages."""
-    return ", ".join(map(_folder, config.all_seeds))
+    return ", ".join(map(seed_folder, config.all_seeds))
 
 
-def _folder(seed: int) -> str:
+def seed_folder(seed: int) -> str:
+    """Returns the name of the directory of one of several seeds."""
     return f"seed-{seed}"

@@ -7,7 +7,7 @@ import pytest
 from gemax.experiments.explore.records import load_record
 from gemax.experiments.explore.runner import run_name, write_record
 from gemax.experiments.explore.suite import ExploreRun, find_methods, find_tasks, plan_runs
-from gemax.experiments.worker import COMMITS, CONFIG, DONE, train_run
+from gemax.launch.worker import COMMITS, CONFIG, DONE, train_run
 from gemax.runs.files import write_json
 
 

@@ -20,7 +20,7 @@ from gemax.experiments.explore.suite import METHODS, ExploreMethod, ExploreRun, 
 from gemax.experiments.explore.table import write_table
 from gemax.experiments.records import settings_digest
 from gemax.experiments.store import Outcome, Progress, RunStore, train_missing
-from gemax.experiments.worker import RUN, read_commits
+from gemax.launch.worker import RUN, MakeWorkers, local_workers, read_commits
 from gemax.runs.files import write_bytes, write_figure
 from gemax.runs.provenance import check_clean, provenance
 from gemax.training.config import Config
@@ -42,6 +42,8 @@ class Options(NamedTuple):
     frames_scale: float = 1.0
     smoke: bool = False
     allow_dirty: bool = False
+    make_workers: MakeWorkers = local_workers
+    """Where the runs execute."""
 
 
 class ExploreStore(RunStore):
@@ -114,7 +116,13 @@ def bench_explore(
 
     report()
     outcome = train_missing(
-        store, [run.config for run in runs], options.jobs, on_progress, report, quick=options.smoke
+        store,
+        [run.config for run in runs],
+        options.jobs,
+        on_progress,
+        report,
+        quick=options.smoke,
+        make_workers=options.make_workers,
     )
     write_results(options, runs, outcome.failures)
     return outcome

@@ -1,4 +1,4 @@
-"""Worker processes that train the runs of the experiments one after the other, each on its own cores."""
+"""Worker processes on this machine that train runs one after the other, each on its own cores."""
 
 import contextlib
 import gc
@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
-from multiprocessing import get_context
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from gemax.runs.files import write_bytes, write_json
 
@@ -28,11 +29,62 @@ QUICK_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codege
 """Halves the compile time, in addition to `jax_disable_most_optimizations`."""
 
 
+class RunWorker(Protocol):
+    """Trains one run after the other, somewhere."""
+
+    config: "Config | None"
+    """The configuration of the current run. None while the worker is idle."""
+
+    def train(self, config: "Config", folder: Path, record: Path, commit: str | None) -> None:
+        """Starts a run in a folder. Its record is written at the end, and the folder is deleted."""
+        ...
+
+    def answer(self) -> str | None:
+        """Returns the result of the run. None while it is running."""
+        ...
+
+    def fraction(self) -> float:
+        """Returns the finished fraction of the run."""
+        ...
+
+    def stop(self) -> None:
+        """Stops the run after a checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """Ends the worker."""
+        ...
+
+
+class WorkerOptions(NamedTuple):
+    """What all workers of a store have in common."""
+
+    cache: Path
+    """Folder of compiled programs."""
+    write_record: WriteRecord
+    quick: bool
+
+
+MakeWorkers: TypeAlias = Callable[[int, int, WorkerOptions], Sequence[RunWorker]]
+"""`make_workers(jobs, num_runs, options)` returns at most `jobs` workers."""
+
+
+def local_workers(jobs: int, num_runs: int, options: WorkerOptions) -> "list[Worker]":
+    """Returns worker processes that share the cores of this machine."""
+    return [Worker(cores, options) for cores in split_cores(jobs)[:num_runs]]
+
+
+def split_cores(jobs: int) -> list[list[int]]:
+    """Returns the cores of each job. Two runs at once on one core each are faster than two in turn on both."""
+    cores = sorted(os.sched_getaffinity(0))
+    return [cores[job % len(cores) :: jobs] or cores for job in range(jobs)]
+
+
 class Worker:
     """The parent's handle of a worker process. The process starts with its first run, and again if it died."""
 
-    def __init__(self, cores: list[int], cache: Path, write_record: WriteRecord, *, quick: bool) -> None:
-        self._arguments = (cores, str(cache), write_record, quick)
+    def __init__(self, cores: list[int], options: WorkerOptions) -> None:
+        self._arguments = (cores, options)
         self._process = None
         self._is_stopping = False
         self.config: Config | None = None
@@ -41,9 +93,7 @@ class Worker:
     def train(self, config: "Config", folder: Path, record: Path, commit: str | None) -> None:
         """Starts a run in a folder. Its record is written at the end, and the folder is deleted."""
         self.config, self._folder = config, folder
-        write_json(folder / CONFIG, config.to_json())
-        if commit not in (commits := read_commits(folder)):
-            write_bytes(folder / COMMITS, "\n".join([*commits, commit or "unknown"]).encode())
+        prepare_folder(folder, config, commit)
         if self._process is None or not self._process.is_alive():
             context = get_context("spawn")
             self._connection, child = context.Pipe()
@@ -84,15 +134,22 @@ class Worker:
             self._process.join()
 
 
+def prepare_folder(folder: Path, config: "Config", commit: str | None) -> None:
+    """Writes the configuration and the commit of a run into its folder."""
+    write_json(folder / CONFIG, config.to_json())
+    if (commit := commit or "unknown") not in (commits := read_commits(folder)):
+        write_bytes(folder / COMMITS, "\n".join([*commits, commit]).encode())
+
+
 def read_commits(folder: Path) -> list[str]:
     """Returns the commits that the run in a folder was trained at."""
     return (folder / COMMITS).read_text().split() if (folder / COMMITS).exists() else []
 
 
-def serve(
-    connection: Connection, cores: list[int], cache: str, write_record: WriteRecord, quick: bool
-) -> None:
-    """Trains runs in the worker process until the parent closes the connection."""
+def serve(connection: Connection, cores: list[int], options: WorkerOptions) -> None:
+    """Trains runs in the worker process until the parent closes the connection, or dies."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    quick = options.quick
     # Ctrl-C must reach the worker only through its parent, so it leaves the process group of the terminal.
     os.setsid()
     # JAX counts the cores when it starts.
@@ -102,7 +159,7 @@ def serve(
     import jax
 
     # The cache is shared, because all seeds run the same program.
-    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_compilation_cache_dir", str(options.cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_disable_most_optimizations", quick)
     if quick:
@@ -119,13 +176,21 @@ def serve(
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
                 os.dup2(log.fileno(), stream.fileno())
-        answer = train_run(folder, record, write_record, quick)
+        answer = train_run(folder, record, options.write_record, quick)
         if answer == DONE:
             shutil.rmtree(folder)
         connection.send(answer)
         if not quick:
             # Compiled programs are large, and there are hundreds of runs.
             jax.clear_caches()
+
+
+def _end_with_parent() -> None:
+    """Ends this process at once when its parent dies. A run resumes from its checkpoint."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def train_run(folder: Path, record: Path, write_record: WriteRecord, quick: bool) -> str:
