@@ -17,7 +17,7 @@ from tests.runs.children import flags_of, started
 
 from gemax.runs.metrics_file import read_metrics
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("nothing_left")]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.usefixtures("nothing_left")]
 
 SIZES = {
     "num_envs": 16,
@@ -53,11 +53,11 @@ def resume_command(out, *flags):
 
 
 def finish(command, environment):
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
 def wait_for_updates(child, out, number):
-    end = time.monotonic() + 200
+    end = time.monotonic() + 400
     while not (out / "metrics.jsonl").exists() or len(read_metrics(out / "metrics.jsonl")) < number:
         assert child.poll() is None, child.communicate()
         assert time.monotonic() < end
@@ -87,13 +87,13 @@ def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
         }
         assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
         actors[0].kill()
-        output, errors = child.communicate(timeout=280)
+        output, errors = child.communicate(timeout=600)
     assert child.returncode == 0, output + errors
     summary, lines = json.loads((out / "summary.json").read_text()), read_metrics(out / "metrics.jsonl")
     assert summary["solved_at_update"] is not None, summary
     # Every frame that was learned from is counted once. What was lost with the actor is reported.
     assert [line["frames"] for line in lines] == [FRAMES_PER_UPDATE * number for number in range(1, 91)]
-    assert re.search(r"Actor \d \(process \d+ on .*\) died and is restarted", output)
+    assert re.search(r"Actor \d \(process \d+ on .*\) died or cannot be reached", output)
     lost = sum(map(int, re.findall(r"(\d+) frames of actor \d are lost", output)))
     assert lost == lines[-1]["lost_frames"] > 0
     assert lines[-1]["actors"] == 4
@@ -106,9 +106,9 @@ def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
 def test_a_killed_learner_leaves_nothing_and_resumes(tmp_path, environment):
     out = tmp_path / "run"
     folders = temporary_folders()
-    command = train_command("Corner", out, "--updates", 40, "--checkpoint-every", 5)
+    command = train_command("Corner", out, "--updates", 16, "--checkpoint-every", 2)
     with started(command, environment) as child:
-        wait_for_updates(child, out, 12)
+        wait_for_updates(child, out, 6)
         below = descendants(child)
         child.kill()
         # Ray's agents try to report the death of their node for up to a minute.
@@ -120,7 +120,7 @@ def test_a_killed_learner_leaves_nothing_and_resumes(tmp_path, environment):
         shutil.rmtree(folder)
     answer = finish(resume_command(out, "--actors", 2), environment)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert [line["update"] for line in read_metrics(out / "metrics.jsonl")] == list(range(1, 41))
+    assert [line["update"] for line in read_metrics(out / "metrics.jsonl")] == list(range(1, 17))
 
 
 def test_ctrl_c_saves_the_run_and_ends_the_cluster(tmp_path, environment):
@@ -147,7 +147,7 @@ def test_actors_that_die_at_once_are_given_up(tmp_path, environment):
     answer = finish(train_command("DiesOnNode", tmp_path / "run"), environment)
     assert answer.returncode == 3, answer.stdout + answer.stderr
     assert answer.stdout.count("is given up") == 3
-    assert "the last one, is given up: it died 3 times without finishing a rollout" in answer.stderr
+    assert "the last one, is given up: it died 5 times without finishing a rollout" in answer.stderr
 
 
 @contextlib.contextmanager
@@ -202,9 +202,9 @@ def test_a_run_goes_on_when_one_of_two_nodes_is_killed(tmp_path, environment, sh
             wait_for_updates(child, out, 3)
             for process in psutil.Process(nodes[1].pid).children(recursive=True):
                 process.kill()
-            output, errors = child.communicate(timeout=280)
+            output, errors = child.communicate(timeout=600)
     assert child.returncode == 0, output + errors
-    assert output.count("is given up: the cluster has only 2 CPUs left") == 2, output
+    assert output.count("is given up: ") == 2, output
     lines = read_metrics(out / "metrics.jsonl")
     assert [line["update"] for line in lines] == list(range(1, 31))
     assert lines[-1]["actors"] == 2
@@ -231,7 +231,7 @@ def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, enviro
         with started(command, environment) as child, started(fill_command(36381), environment) as filler:
             wait_for_updates(child, out, 2)
             filler.stdin.close()
-            output, errors = child.communicate(timeout=280)
+            output, errors = child.communicate(timeout=600)
     assert child.returncode == 6, output + errors
     assert "the object store of the Ray cluster is full" in errors
     assert f"repair the cluster, then `gemax resume {out}`" in errors

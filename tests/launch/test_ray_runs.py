@@ -23,6 +23,7 @@ def command(out, *flags):
 
 
 @pytest.mark.ray
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("nothing_left")
 def test_a_killed_run_continues_on_another_machine_with_the_same_result(tmp_path, environment, short_folder):
     """The two nodes have different temporary folders, and neither is that of the runs."""
@@ -37,7 +38,7 @@ def test_a_killed_run_continues_on_another_machine_with_the_same_result(tmp_path
             workers = [process for node in nodes for process in workers_of(node)]
             assert {process.environ()["TMPDIR"] for process in workers} == set(map(str, folders))
             workers[0].kill()
-            output, errors = child.communicate(timeout=280)
+            output, errors = child.communicate(timeout=600)
     assert child.returncode == 0, output + errors
     assert "continues from its last checkpoint, because its worker died" in output
     for seed in (0, 1):

@@ -17,8 +17,10 @@ from gemax.errors import ClusterError, EnvFault
 from gemax.launch.env_actor import EnvActor, Rollout, Ticket
 from gemax.stopping import check_stop
 
-MAX_DEATHS = 3
+MAX_DEATHS = 5
 """An actor that dies this often without finishing a rollout in between is given up."""
+RESTART_SECONDS = 1.0
+"""Time before a lost rollout is ordered again, doubled with every death: Ray needs it to restart an actor elsewhere."""
 WAIT_SECONDS = 1.0
 """Time of one wait for results, after which signals are handled."""
 REPORT_SECONDS = 30.0
@@ -47,6 +49,8 @@ class Shard:
     num_envs: int
     member: Member
     pending: deque["Call"] = field(default_factory=deque)
+    retry_times: list[float] = field(default_factory=list)
+    """When lost tickets are to be replaced."""
 
 
 @dataclass(eq=False)
@@ -121,7 +125,7 @@ class ActorPool:
             raise full_object_store(error) from error
         self._policy_version = version
         for shard in self._shards:
-            while len(shard.pending) < self._max_pending:
+            while len(shard.pending) + len(shard.retry_times) < self._max_pending:
                 self._order(shard)
 
     def next_rollouts(self) -> list[Rollout]:
@@ -161,6 +165,10 @@ class ActorPool:
     def _receive(self) -> None:
         """Waits for any result, for at most a second."""
         check_stop()
+        self._order_again()
+        if not self._calls:
+            time.sleep(RESTART_SECONDS / 10)
+            return
         ready, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=WAIT_SECONDS)
         if not ready:
             self._report_waiting()
@@ -179,6 +187,15 @@ class ActorPool:
                 assert call.rollout is not None
                 call.member.deaths, call.member.process = 0, call.rollout.process
 
+    def _order_again(self) -> None:
+        """Replaces lost tickets whose actor has had the time to restart."""
+        now = time.monotonic()
+        for shard in self._shards:
+            is_due = [retry_time <= now for retry_time in shard.retry_times]
+            shard.retry_times = [retry_time for retry_time in shard.retry_times if retry_time > now]
+            for _ in range(sum(is_due)):
+                self._order(shard)
+
     @property
     def _lost_errors(self) -> tuple[type[Exception], ...]:
         errors = self._ray.exceptions
@@ -196,7 +213,7 @@ class ActorPool:
         return error
 
     def _replace_lost(self, call: Call, error: Exception) -> None:
-        """Orders a new rollout instead of a lost one. Gives an actor up that cannot be restarted."""
+        """Plans a new rollout instead of a lost one. Gives an actor up that cannot be restarted."""
         member, shard = call.member, call.shard
         num_frames = call.ticket.num_steps * call.ticket.num_envs
         self.lost_frames += num_frames
@@ -204,7 +221,7 @@ class ActorPool:
         if call.life == member.life and member in self._members:
             member.life, member.deaths = member.life + 1, member.deaths + 1
             reason = " ".join(str(error).split())
-            self._log(f"Actor {member.index} ({member.process}) died and is restarted: {reason}")
+            self._log(f"Actor {member.index} ({member.process}) died or cannot be reached: {reason}")
             self._give_up_if_hopeless(member, reason)
         self._log(
             f"{num_frames} frames of actor {member.index} are lost. Its environments start new episodes."
