@@ -228,7 +228,8 @@ def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, enviro
     no_spilling = '--system-config={"automatic_object_spilling_enabled": false}'
     with ray_nodes(environment, short_folder, 36381, ["--num-cpus=4", no_spilling]):
         command = train_command("Waiting", out, "--ray-address", "127.0.0.1:36381")
-        with started(command, environment) as child, started(fill_command(36381), environment) as filler:
+        filling = started(fill_command(36381), environment, stdin=subprocess.PIPE)
+        with started(command, environment) as child, filling as filler:
             wait_for_updates(child, out, 2)
             filler.stdin.close()
             output, errors = child.communicate(timeout=600)

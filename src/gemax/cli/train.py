@@ -149,7 +149,7 @@ def train(arguments: list[str]) -> int:
 
 def train_seeds(flags: Any) -> int:
     """Trains every seed as a run of its own on a Ray cluster, in the directories that `--seeds` writes otherwise."""
-    from gemax.cli.reproduce import RunsBar
+    from gemax.cli.runs_bar import RunsBar
     from gemax.experiments.seeds import train_seeds as train
     from gemax.launch.ray_worker import run_workers
     from gemax.runs.seed_directories import new_run_path

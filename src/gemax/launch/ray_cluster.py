@@ -44,11 +44,10 @@ def ray_cluster(address: str, num_cpus: int) -> Iterator[Any]:
     Raises:
         ValueError: Ray is not installed, or the cluster cannot be joined.
     """
-    folder = None
     if not address:
         _restrict_to_this_machine()
-        folder = tempfile.mkdtemp(prefix="gemax-ray-")
     ray = import_ray()
+    folder = None if address else tempfile.mkdtemp(prefix="gemax-ray-")
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
         with _own_sigterm_handler():
