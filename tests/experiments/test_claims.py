@@ -82,3 +82,12 @@ def test_a_claim_about_every_seed_is_decided_by_their_count(seeds, verdict, coun
         2 if all(seeds) else sum(seeds), 2 if all(seeds) else 3
     )
     assert claim.numbers == {"one": [1.0, 1.0], "other": seeds, "extra": 3}
+
+
+@pytest.mark.fault(54)
+@pytest.mark.parametrize("values", [[], [1.0]])
+def test_one_seed_or_none_decides_nothing_about_every_seed(values):
+    groups = {"gem": np.asarray(values), "rnd": np.ones(5)}
+    claim = decide_for_every_seed("fig1-x", "Every seed finds it.", "seeds that found it", groups)
+    assert (claim.verdict, claim.holds) == ("undecided", False)
+    assert claim.seed_count.endswith("too few seeds")

@@ -38,6 +38,7 @@ def test_actors_without_launcher_are_a_usage_error(capsys):
     assert "actors needs a launcher" in capsys.readouterr().err
 
 
+@pytest.mark.fault(60)
 def test_ray_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'gemax\[ray\]'"), ray_cluster("", 1):
@@ -50,6 +51,7 @@ def test_address_must_be_host_and_port(address):
         pass
 
 
+@pytest.mark.fault(60)
 def test_address_without_cluster_is_refused_at_once():
     with pytest.raises(ValueError, match=r"no Ray cluster answers at 127.0.0.1:1: .* refused"):
         ray_cluster("127.0.0.1:1", 1).__enter__()

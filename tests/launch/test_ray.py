@@ -73,6 +73,7 @@ def descendants(child):
     return psutil.Process(child.pid).children(recursive=True)
 
 
+@pytest.mark.fault(57)
 def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
     out = tmp_path / "run"
     with started(train_command("Corner", out, "--updates", 90), environment) as child:
@@ -103,6 +104,7 @@ def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
     assert all(0 <= line["clipped_importance_weights"] <= 1 for line in lines)
 
 
+@pytest.mark.fault(58)
 def test_a_killed_learner_leaves_nothing_and_resumes(tmp_path, environment):
     out = tmp_path / "run"
     folders = temporary_folders()
@@ -143,6 +145,7 @@ def test_an_environment_that_fails_on_the_node_is_reported(tmp_path, environment
     assert "Traceback" not in answer.stderr
 
 
+@pytest.mark.fault(57)
 def test_actors_that_die_at_once_are_given_up(tmp_path, environment):
     answer = finish(train_command("DiesOnNode", tmp_path / "run"), environment)
     assert answer.returncode == 3, answer.stdout + answer.stderr
@@ -194,6 +197,7 @@ def raylets_of(process):
     ]
 
 
+@pytest.mark.fault(58)
 def test_a_run_goes_on_when_one_of_two_nodes_is_killed(tmp_path, environment, short_folder):
     out = tmp_path / "run"
     with ray_nodes(environment, short_folder, 36379, ["--num-cpus=2"], ["--num-cpus=2"]) as nodes:
@@ -213,6 +217,7 @@ def test_a_run_goes_on_when_one_of_two_nodes_is_killed(tmp_path, environment, sh
 OTHER_VERSION = "import ray, sys; ray.__version__ = '2.59.0'; from ray.scripts.scripts import main; main()"
 
 
+@pytest.mark.fault(60)
 def test_a_cluster_of_another_version_is_refused(tmp_path, environment, short_folder):
     program = ("-c", OTHER_VERSION)
     with ray_nodes(environment, short_folder, 36380, ["--num-cpus=1"], program=program):
@@ -223,6 +228,7 @@ def test_a_cluster_of_another_version_is_refused(tmp_path, environment, short_fo
     assert "2.59.0" in answer.stderr
 
 
+@pytest.mark.fault(59)
 def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, environment, short_folder):
     out = tmp_path / "run"
     no_spilling = '--system-config={"automatic_object_spilling_enabled": false}'

@@ -101,11 +101,13 @@ def test_missing_and_malformed_things_are_answered_in_words(app):
 @pytest.mark.parametrize(
     "address", ["/../confined.py", "/..%2Fconfined.py", "/%2e%2e/app.py", "/page/index.html"]
 )
+@pytest.mark.fault(36)
 def test_only_the_files_of_the_page_are_served(app, address):
     assert ask(app, address).status == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.fault(36)
 def test_the_page_is_read_only(app, method):
     answer = ask(app, "/api/index", method=method)
     assert answer.status == 405
@@ -125,6 +127,7 @@ def test_the_page_is_read_only(app, method):
         "10.0.0.1:8420",
     ],
 )
+@pytest.mark.fault(36)
 def test_a_foreign_host_is_refused(app, host):
     assert ask(app, "/api/index", {"host": host}).status == 403
 
@@ -144,6 +147,7 @@ def test_names_of_this_machine_are_answered(app, host):
         {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
     ],
 )
+@pytest.mark.fault(36)
 def test_requests_of_other_pages_are_refused(app, headers):
     assert ask(app, "/api/index", LOCAL | headers).status == 403
 
@@ -182,6 +186,7 @@ def test_every_answer_has_a_policy_without_inline_script(app):
     assert not re.search(r"\son\w+=", page)
 
 
+@pytest.mark.fault(35)
 def test_another_interface_needs_the_token_everywhere(folder):
     access = access_to("0.0.0.0", 8420)
     assert access.token is not None
@@ -215,6 +220,7 @@ def test_tokens_differ_and_the_local_interface_has_none():
         assert access_to(host, 1).token is None
 
 
+@pytest.mark.fault(35)
 def test_the_server_listens_on_the_local_interface_and_says_so_otherwise(folder, monkeypatch):
     import uvicorn
 
@@ -231,6 +237,7 @@ def test_the_server_listens_on_the_local_interface_and_says_so_otherwise(folder,
     assert re.search(r"\?token=[\w-]{32}", messages[1])
 
 
+@pytest.mark.fault(35)
 def test_the_command_has_the_local_interface_as_default():
     import inspect
 
@@ -239,6 +246,7 @@ def test_the_command_has_the_local_interface_as_default():
     assert inspect.signature(view).parameters["host"].default == "127.0.0.1"
 
 
+@pytest.mark.fault(37)
 def test_a_port_in_use_is_said_and_the_default_moves_on():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -264,6 +272,7 @@ def test_a_missing_folder_is_said(tmp_path):
         write_export(tmp_path / "no", tmp_path / "page.html")
 
 
+@pytest.mark.fault(36)
 def test_names_of_runs_reach_the_page_as_data_only(tmp_path):
     name = "<script>alert(1)</script>"
     make_run(tmp_path / name.replace("/", "-"))
@@ -293,6 +302,7 @@ def test_one_watcher_tells_all_pages_about_a_change(tmp_path):
     assert asyncio.run(watch()) == [{"changed": ["run"]}] * 50
 
 
+@pytest.mark.fault(37)
 def test_streams_end_when_the_server_stops(tmp_path):
     async def watch():
         changes = Changes(Library(tmp_path), watch_seconds=0.02)

@@ -70,6 +70,7 @@ def test_large_files_are_thinned_without_being_read_as_a_whole(tmp_path):
         assert coverage == pytest.approx(min(update / 300, 1.0), rel=1e-4)
 
 
+@pytest.mark.fault(38)
 def test_values_that_are_not_finite_become_gaps(tmp_path):
     path = make_run(tmp_path / "run", updates=3)
     with (path / "metrics.jsonl").open("a") as file:
@@ -178,6 +179,7 @@ def test_snapshots_of_a_newer_version_are_said_in_the_index(tmp_path):
 @pytest.mark.parametrize(
     "run_id", ["..", "../outside", "/etc", "run/../../outside", "", "run/checkpoints", "\0"]
 )
+@pytest.mark.fault(36)
 def test_paths_that_are_not_runs_of_the_folder_are_refused(tmp_path, run_id):
     make_run(tmp_path / "outside")
     make_run(tmp_path / "inside" / "run")
@@ -187,6 +189,7 @@ def test_paths_that_are_not_runs_of_the_folder_are_refused(tmp_path, run_id):
     assert library.curves([run_id], ["coverage"])[run_id]["coverage"] == []
 
 
+@pytest.mark.fault(36)
 def test_links_out_of_the_folder_are_refused(tmp_path):
     secret = make_run(tmp_path / "outside")
     inside = tmp_path / "inside"

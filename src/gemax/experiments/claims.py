@@ -1,5 +1,6 @@
 """Claims of the paper, decided by a number and its confidence interval."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,6 +12,9 @@ from gemax.experiments import measures, statistics
 from gemax.experiments.records import Record
 from gemax.experiments.statistics import Estimate, PerSeed
 from gemax.runs.solving import reaches
+
+MIN_SEEDS = 2
+"""With less seeds, a claim about every seed is undecided."""
 
 
 class Claim(NamedTuple):
@@ -75,18 +79,22 @@ def decide_for_every_seed(
     the probability that the claim is true of another seed.
     """
     counts = {name: (int((values > 0).sum()), len(values)) for name, values in groups.items()}
-    worst = min(counts, key=lambda name: counts[name][0] / counts[name][1])
-    value, *interval = statistics.estimate_share(*counts[worst])
+    worst = min(counts, key=lambda name: counts[name][0] / max(counts[name][1], 1))
     successes, num_seeds = (sum(numbers) for numbers in zip(*counts.values(), strict=True))
     verdict = "holds" if successes == num_seeds else "does not hold"
     seed_count = f"{successes} of {num_seeds}"
     if len(counts) > 1 and successes < num_seeds:
         seed_count += "; {}: {} of {}".format(worst, *counts[worst])
+    value, *interval = math.nan, math.nan, math.nan
+    if min(length for _, length in counts.values()) < MIN_SEEDS:
+        verdict, seed_count = "undecided", f"{seed_count}: too few seeds"
+    else:
+        value, *interval = statistics.estimate_share(*counts[worst])
     return Claim(
         claim_id,
         figure_of(claim_id),
         claim,
-        successes == num_seeds,
+        verdict == "holds",
         verdict,
         measure,
         value,
