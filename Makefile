@@ -76,7 +76,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks. gymnax and rllte need separate virtual environments.
-.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-finetune bench-four-rooms bench-minigrid-speed bench-explore
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view
 bench-envs: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/envs.py
 
@@ -106,6 +106,9 @@ bench-finetune: $(VENV)/.installed-dev
 
 bench-four-rooms: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/four_rooms.py
+
+bench-view: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/view.py
 
 bench-explore: $(VENV)/.installed-dev
 	$(BIN)/gemax bench explore --tasks all

@@ -3,8 +3,12 @@
 import asyncio
 import gzip
 import json
+import os
 import re
+import signal
 import socket
+import subprocess
+import sys
 from urllib.parse import quote
 
 import pytest
@@ -30,6 +34,11 @@ class Answer:
         body = b"".join(message.get("body", b"") for message in rest)
         self.body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
         self.text = self.body.decode(errors="replace")
+
+
+def app_of(folder, host="127.0.0.1"):
+    library = Library(folder)
+    return make_app(library, access_to(host, 8420), Changes(library))
 
 
 def ask(app, address="/", headers=LOCAL, method="GET"):
@@ -60,7 +69,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def app(folder):
-    return make_app(Library(folder), access_to("127.0.0.1", 8420))
+    return app_of(folder)
 
 
 def test_the_page_its_modules_and_the_charts_are_served(app):
@@ -191,7 +200,7 @@ def test_another_interface_needs_the_token_everywhere(folder):
     access = access_to("0.0.0.0", 8420)
     assert access.token is not None
     assert len(access.token) >= 32
-    app = make_app(Library(folder), access)
+    app = make_app(Library(folder), access, Changes(Library(folder)))
     host = {"host": "lab.example:8420"}
     for address in (
         "/",
@@ -276,7 +285,7 @@ def test_a_missing_folder_is_said(tmp_path):
 def test_names_of_runs_reach_the_page_as_data_only(tmp_path):
     name = "<script>alert(1)</script>"
     make_run(tmp_path / name.replace("/", "-"))
-    app = make_app(Library(tmp_path), access_to("127.0.0.1", 8420))
+    app = app_of(tmp_path)
     assert "alert(1)" not in ask(app).text
     assert ask(app, "/api/index").headers["content-type"] == "application/json"
     page = export_page(Library(tmp_path))
@@ -339,3 +348,18 @@ def test_the_export_is_written_with_all_data(folder, tmp_path_factory):
     assert data["index"]["runs"][0]["snapshots"] == [1, 20, 50]
     assert len(data["curves"]["run"]["coverage"]) == 50
     assert data["films"]["run"]["20"].startswith("data:image/png;base64,")
+
+
+def test_a_server_with_an_open_page_stops_at_once_and_without_a_traceback(folder):
+    command = [sys.executable, "-m", "gemax.cli", "view", str(folder), "--no-browser", "--port", "0"]
+    environment = os.environ | {"COLUMNS": "500"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as server:
+        port = int(re.search(r":(\d+)/", server.stdout.readline())[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as page:
+            page.sendall(f"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            assert b"200 OK" in page.recv(4096)
+            server.send_signal(signal.SIGINT)
+            assert server.wait(60) in (0, 130)
+        assert "Traceback" not in server.stderr.read()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from tests.view.fake_runs import CELLS, make_run, metrics_line, snapshot_arrays
@@ -39,6 +40,14 @@ def folder(tmp_path):
     make_run(tmp_path / "gem-1", seed=1)
     make_run(tmp_path / "rnd-0", method="rnd")
     return tmp_path
+
+
+def wait_until(page, expression, seconds=240):
+    """Waits until an expression is true. Playwright's own function is stopped by the policy of the page."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, expression
+        page.wait_for_timeout(100)
 
 
 def lines_of(page, metric):
@@ -77,7 +86,7 @@ def test_curves_grow_without_reload_while_the_file_does(tmp_path, serve_folder, 
     page.evaluate("window.isSamePage = true")
     with (path / "metrics.jsonl").open("a") as file:
         file.writelines(json.dumps(metrics_line(update)) + "\n" for update in range(6, 31))
-    page.wait_for_function("document.querySelector('[data-metric=coverage] .plot').data[0].x.length === 30")
+    wait_until(page, "document.querySelector('[data-metric=coverage] .plot').data[0].x.length === 30")
     assert page.evaluate("window.isSamePage")
 
 
@@ -89,11 +98,12 @@ def test_seeds_are_a_band_by_method_and_the_axis_can_be_changed(folder, serve_fo
     at_end = [metrics_line(50, seed)["recent_return"] for seed in (0, 1)]
     assert named["gem"]["y"][-1] == pytest.approx(sum(at_end) / 2, rel=1e-3)
     page.get_by_text("frames", exact=True).click()
-    page.wait_for_function(
-        "Math.max(...document.querySelector('[data-metric=recent_return] .plot').data.at(-1).x) === 5000"
+    wait_until(
+        page,
+        "Math.max(...document.querySelector('[data-metric=recent_return] .plot').data.at(-1).x) === 5000",
     )
     page.get_by_label("Mean and 95 % interval by method").uncheck()
-    page.wait_for_function("document.querySelector('[data-metric=recent_return] .plot').data.length === 3")
+    wait_until(page, "document.querySelector('[data-metric=recent_return] .plot').data.length === 3")
 
 
 def test_the_slider_changes_the_heatmap_and_new_snapshots_arrive(folder, serve_folder, open_page):
@@ -147,7 +157,7 @@ def test_the_embedding_is_drawn_in_three_dimensions(folder, serve_folder, open_p
     page.wait_for_selector(".space canvas")
     assert page.eval_on_selector(".space", "space => space.data[1].x.length") == len(CELLS)
     page.locator("svg.map rect[data-cell='3']").hover()
-    page.wait_for_function("document.querySelector('.space').data[2].x.length === 1")
+    wait_until(page, "document.querySelector('.space').data[2].x.length === 1")
 
 
 def test_an_episode_is_played_square_by_square_beside_the_observation(folder, serve_folder, open_page):
@@ -248,7 +258,7 @@ def test_the_keyboard_alone_reaches_everything(folder, serve_folder, open_page):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     page.wait_for_selector(".mapfigure[data-layer=similarity]")
-    page.wait_for_function("document.getElementById('announcer').textContent.startsWith('Chosen: row 1')")
+    wait_until(page, "document.getElementById('announcer').textContent.startsWith('Chosen: row 1')")
     page.locator(".timeline input").focus()
     page.keyboard.press("Home")
     page.wait_for_selector(".environment[data-update='1']")
@@ -267,7 +277,7 @@ def test_a_script_in_a_name_is_text_and_nan_is_a_gap(tmp_path, serve_folder, ope
     assert page.title() != "broken"
     assert page.locator("#runs script, #runs img").count() == 0
     page.get_by_label("Mean and 95 % interval by method").uncheck()
-    page.wait_for_function("document.querySelector('[data-metric=coverage] .plot').data.length === 2")
+    wait_until(page, "document.querySelector('[data-metric=coverage] .plot').data.length === 2")
     assert lines_of(page, "coverage")[0]["y"][2] is None
     assert (
         "1 of 55 values are missing or not finite"
@@ -315,12 +325,10 @@ def test_a_training_run_appears_and_its_curve_grows(tmp_path, serve_folder, open
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         page.set_default_timeout(240_000)
-        page.wait_for_function(
-            "document.querySelector('[data-metric=coverage] .plot')?.data?.[0]?.x.length > 2"
-        )
+        wait_until(page, "document.querySelector('[data-metric=coverage] .plot')?.data?.[0]?.x.length > 2")
         before = len(lines_of(page, "coverage")[0]["x"])
-        page.wait_for_function(
-            f"document.querySelector('[data-metric=coverage] .plot').data[0].x.length > {before}"
+        wait_until(
+            page, f"document.querySelector('[data-metric=coverage] .plot').data[0].x.length > {before}"
         )
         assert "training" in page.locator("#status").inner_text()
         page.evaluate("location.hash = 'environment'")

@@ -1,9 +1,8 @@
 """The web application: the page, its data as JSON, and a stream of changes."""
 
-import contextlib
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -23,9 +22,8 @@ MAX_METRICS = 64
 CACHED = {"cache-control": "private, max-age=3600"}
 
 
-def make_app(library: Library, access: Access, changes: Changes | None = None) -> Starlette:
+def make_app(library: Library, access: Access, changes: Changes) -> Starlette:
     """Returns the application for the runs of a library."""
-    changes = changes or Changes(library)
     plotly = gzip.compress(plotly_js(), 6)
     files = page_files()
 
@@ -65,11 +63,6 @@ def make_app(library: Library, access: Access, changes: Changes | None = None) -
     async def plot(request: Request) -> Response:
         return image(await run_in_threadpool(library.plot, request.query_params.get("name", "")))
 
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
-        changes.close()
-
     data = [
         Route(f"/api/{function.__name__}", _as_json(function))
         for function in (index, curves, snapshot, warnings, report)
@@ -86,7 +79,6 @@ def make_app(library: Library, access: Access, changes: Changes | None = None) -
         ],
         middleware=[Middleware(Guard, access=access)],
         exception_handlers={NotFoundError: _not_found, ValueError: _bad_request},
-        lifespan=lifespan,
     )
 
 

@@ -25,23 +25,29 @@ class Changes:
         self._known: dict[str, Fingerprint] | None = None
         self._pages: set[asyncio.Queue[list[str]]] = set()
         self._watcher: asyncio.Task[None] | None = None
-        self._is_closed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
 
     def close(self) -> None:
-        """Ends all streams, so that the server can stop."""
-        self._is_closed.set()
+        """Ends all streams, so that the server can stop. Can be called from a signal handler."""
+        self._is_closed = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
         for queue in self._pages:
             queue.put_nowait([])
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Yields an event whenever runs have changed, with their names."""
+        self._loop = asyncio.get_running_loop()
         queue: asyncio.Queue[list[str]] = asyncio.Queue()
         self._pages.add(queue)
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.create_task(self._watch())
         try:
             yield b"retry: 2000\n\n"
-            while not self._is_closed.is_set():
+            while not self._is_closed:
                 try:
                     changed = set(await asyncio.wait_for(queue.get(), HEARTBEAT_SECONDS))
                 except TimeoutError:
@@ -55,7 +61,7 @@ class Changes:
             self._pages.discard(queue)
 
     async def _watch(self) -> None:
-        while self._pages and not self._is_closed.is_set():
+        while self._pages and not self._is_closed:
             found = await asyncio.to_thread(self._library.fingerprints)
             known, self._known = self._known, found
             if known is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gemax.stopping import catch_stop_signals, check_stop
+from gemax.view.events import Changes
 from gemax.view.library import Library
 
 DEFAULT_PORT = 8420
@@ -57,22 +58,24 @@ def serve(
                 "holds a token: everybody who has it can read these runs. The connection is not encrypted."
             )
         log(f"{root}: {address} (stop with Ctrl-C)")
-        config = uvicorn.Config(
-            make_app(Library(root), access), log_level="warning", timeout_graceful_shutdown=1
-        )
-        server = uvicorn.Server(config)
+        library = Library(root)
+        changes = Changes(library)
+        app = make_app(library, access, changes)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3))
         if opens_browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
-        _run_until_stopped(server, listener)
+        _run_until_stopped(server, changes, listener)
 
 
-def _run_until_stopped(server: Any, listener: socket.socket) -> None:
+def _run_until_stopped(server: Any, changes: Changes, listener: socket.socket) -> None:
     """Runs the server in a thread, where it leaves signals alone, until it ends or the user asks to stop."""
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="page", daemon=True)
     with catch_stop_signals() as stop:
         thread.start()
         while thread.is_alive() and stop.signal is None:
             thread.join(STOP_CHECK_SECONDS)
+        # The server waits for its answers to end, and the streams of open pages have no end of their own.
+        changes.close()
         server.should_exit = True
         thread.join()
         check_stop()
