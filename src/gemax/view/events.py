@@ -1,6 +1,7 @@
 """Server-sent events: tells every open page which runs have changed. One task watches for all of them."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
@@ -32,7 +33,8 @@ class Changes:
         """Ends all streams, so that the server can stop. Can be called from a signal handler."""
         self._is_closed = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._wake)
+            with contextlib.suppress(RuntimeError):  # the server has stopped already
+                self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         for queue in self._pages:
