@@ -24,6 +24,7 @@ from gemax.runs.metrics_file import read_metrics
 
 MAX_GROWTH = 1.02
 """Memory of the last tenth of a life, relative to its second tenth."""
+MIN_SAMPLES = 50
 SECONDS_BETWEEN_SAMPLES = 2.0
 SECONDS_BETWEEN_WORKER_KILLS = 600.0
 
@@ -53,14 +54,25 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in text.split()]
 
 
-def live(command: list[str], seconds: float, *, kills_workers: bool, is_last: bool) -> list[Sample]:
-    """Runs a command for some seconds, then kills it, or stops it with SIGTERM if it is the last one."""
-    samples, started = [], time.monotonic()
+def size_of(path: Path) -> int:
+    """Returns the size of a file, or 0 if there is none yet."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def live(
+    command: list[str], metrics: Path, seconds: float, *, kills_workers: bool, is_last: bool
+) -> list[Sample]:
+    """Runs a command for some seconds, then kills it, or stops it with SIGTERM if it is the last one.
+
+    Measures it from its first metrics on: before that, it compiles.
+    """
+    samples, started, size = [], time.monotonic(), size_of(metrics)
     next_kill = started + min(SECONDS_BETWEEN_WORKER_KILLS, seconds / 2)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while time.monotonic() - started < seconds and process.poll() is None:
         time.sleep(SECONDS_BETWEEN_SAMPLES)
-        samples.append(measure(process.pid, started))
+        if size_of(metrics) != size:
+            samples.append(measure(process.pid, started))
         if kills_workers and time.monotonic() > next_kill:
             os.kill(children_of(process.pid)[-1], signal.SIGKILL)
             next_kill += SECONDS_BETWEEN_WORKER_KILLS
@@ -124,8 +136,12 @@ def main() -> None:
         for number, part in enumerate(seconds):
             command = train if number == 0 else [*gemax, "resume", str(run), "--tensorboard"]
             is_last = number == lives - 1
-            samples = live(command, part, kills_workers=is_host, is_last=is_last)
-            print(f"life {number + 1} of {lives}: {len(samples)} samples, last {samples[-1]}", flush=True)
+            samples = live(command, run / "metrics.jsonl", part, kills_workers=is_host, is_last=is_last)
+            print(f"life {number + 1} of {lives}: {len(samples)} samples, last {samples[-1:]}", flush=True)
+        if len(samples) < MIN_SAMPLES:
+            sys.exit(
+                f"{len(samples)} samples of the last life are too few: most of it was start-up. Raise --minutes."
+            )
         updates = [line["update"] for line in read_metrics(run / "metrics.jsonl")]
     verdicts = judge(samples, updates, updates_per_call)
     result = {"env": options.env, "minutes": options.minutes, "kills": options.kills, "updates": updates[-1]}
