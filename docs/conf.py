@@ -1,10 +1,16 @@
+import sys
+from pathlib import Path
+
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import desc_signature
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring
 from sphinx.writers.html5 import HTML5Translator
 
 import gemax
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "gemax"
 author = "The gemax authors"
@@ -12,8 +18,9 @@ copyright = author
 version = release = gemax.__version__
 language = "en_GB"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "gemax_reference"]
 exclude_patterns = ["_build"]
+nb_execution_mode = "off"  # the notebook has its outputs, and a test executes it
 html_theme = "furo"
 html_title = f"gemax {release}"
 html_copy_source = False
@@ -21,7 +28,7 @@ html_static_path = ["_static"]
 html_css_files = ["gemax.css"]
 html_math_renderer = "mathml"
 
-myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 # Docstrings use single backticks for code, which are easier to read in the source.
@@ -72,8 +79,15 @@ def shorten_attributes(app: Sphinx, doctree: nodes.document) -> None:
             text.parent.replace(text, nodes.Text(shorten(text, MODULES)))
 
 
+def read_sections(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Reads `Args:` and other sections. Not in docstrings of attributes, where a colon would end a type."""
+    if what in ("class", "function", "method"):
+        lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
+
+
 def setup(app: Sphinx) -> None:
     """Registers these functions with Sphinx."""
     app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("autodoc-process-docstring", read_sections)
     app.connect("doctree-read", shorten_attributes)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))

@@ -41,11 +41,18 @@ def check_reward(
 ) -> None:
     """Raises `ContractError` unless an intrinsic reward follows the interface of `rewards.base`.
 
-    `rows` are typical observations, with no two alike. `envs_are_independent` declares that the reward in
-    one environment does not depend on the others: true for NGU, which has one memory per environment, but not for GEM,
-    nor for rewards that are normalised over all environments.
-
     The optimiser of the reward must skip non-finite updates, as in training.
+
+    Args:
+        reward: The intrinsic reward.
+        rows: Typical observations, with no two alike.
+        num_envs: Number of environments of the artificial rollouts.
+        num_steps: Number of steps of each environment.
+        num_actions: Number of actions.
+        num_states: Number of cells and of true states.
+        envs_are_independent: Declares that the reward in one environment does not depend on the others: true for NGU,
+            which has one memory per environment, but not for GEM, nor for rewards that are normalised over all
+            environments.
     """
     init_key, key = jax.random.split(jax.random.key(0))
     sizes = {"num_actions": num_actions, "num_states": num_states}

@@ -203,7 +203,12 @@ def _without_prefix(env_id: str) -> str:
 
 
 def make_env(env_id: str, *, observation: ObservationMode = "pixels", reward_free: bool = False) -> "JaxEnv":
-    """Makes a gemax environment. `observation` only applies to gridworlds.
+    """Makes a gemax environment.
+
+    Args:
+        env_id: A name that `gemax envs` lists.
+        observation: `pixels` or `cells`. It only applies to gridworlds.
+        reward_free: Removes the reward.
 
     Raises:
         ValueError: `env_id` is not registered.

@@ -20,7 +20,11 @@ except ModuleNotFoundError:
 
 
 class GymnasiumVecEnv(VecEnv):
-    """A `VecEnv` around a Gymnasium vector environment, which must have the autoreset mode SAME_STEP."""
+    """A `VecEnv` around a Gymnasium vector environment.
+
+    Args:
+        envs: The vector environment, with the autoreset mode SAME_STEP.
+    """
 
     def __init__(self, envs: gymnasium.vector.VectorEnv):
         mode = autoreset_mode(envs)

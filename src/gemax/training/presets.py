@@ -40,8 +40,11 @@ PAPER: dict[str, Any] = {
 def configure(env_id: str, preset: Preset = "laptop", frames: int | None = None, **settings: Any) -> Config:
     """Returns the configuration of a preset for an environment, with some settings changed.
 
-    `frames` is the number of environment steps of each seed, instead of `updates`. It is rounded up to whole compiled
-    calls.
+    Args:
+        env_id: The environment, as in `gemax train`.
+        preset: `laptop` or `paper`.
+        frames: Number of environment steps of each seed, instead of `updates`. Rounded up to whole compiled calls.
+        settings: Fields of `gemax.Config`, without their section.
 
     Raises:
         ValueError: A setting is unknown or has a value that is not allowed.
