@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs browser test-browser test-slow test-faults test-ray test-install reliability test-peers clean fuzz
+.PHONY: train test check lint types imports docs notebook browser test-browser test-slow test-faults test-ray test-install reliability test-peers clean fuzz
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
@@ -59,6 +59,10 @@ imports: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build
+
+# Executes the tutorial in place, at full length.
+notebook: $(VENV)/.installed-dev
+	$(BIN)/jupyter execute --inplace --timeout=3600 docs/tutorial.ipynb
 
 clean:
 	rm -rf $(VENV) docs/_build

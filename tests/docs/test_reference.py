@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import tomllib
 from dataclasses import is_dataclass
 from functools import partial
 from typing import get_args
@@ -67,6 +68,13 @@ def test_docstrings_describe_every_argument(path):
         names = set(inspect.signature(function).parameters) - {"self"}
         assert inspect.getdoc(function)
         assert names <= described or len(names) < 2, f"{function} does not describe {names - described}"
+
+
+def test_every_extra_is_in_the_installation_page():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    page = (REPOSITORY / "docs" / "installation.md").read_text()
+    extras = set(project["optional-dependencies"]) - {"test", "check"}
+    assert set(re.findall(r"'gemax\[([\w-]+)\]'", page)) == extras
 
 
 def test_every_section_of_the_configuration_is_in_the_reference():
