@@ -67,6 +67,7 @@ def test_only_blocks_that_install_or_do_not_end_are_not_run():
     assert reasons == {"installs packages", "runs until it is stopped", "takes hours"}
 
 
+@pytest.mark.slow
 def test_the_quickstart_trains_evaluates_plots_and_films(folder, capsys):
     run_page(QUICKSTART)
     assert len(mean_returns(capsys.readouterr().out)) == 2
