@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,9 +63,16 @@ def test_the_blocks_of_a_page_run(name, folder):
     run_page(name)
 
 
+def test_every_block_names_its_language():
+    for page in PAGES:
+        opening = re.findall(r"^```.*$", page.read_text(), re.MULTILINE)[::2]
+        assert "```" not in opening, page
+        assert "```bash" not in opening, f"{page}: write sh, so that the tests run the block"
+
+
 def test_only_blocks_that_install_or_do_not_end_are_not_run():
     reasons = {block.reason_not_to_run for page in PAGES for block in blocks_of(page)} - {None}
-    assert reasons == {"installs packages", "runs until it is stopped", "takes hours"}
+    assert reasons == {"installs packages", "needs a cluster", "runs until it is stopped", "takes hours"}
 
 
 @pytest.mark.slow
