@@ -9,12 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from urllib.parse import quote
 
 import pytest
 from tests.view.fake_runs import make_run, metrics_line
 
 from gemax.view.app import make_app
+from gemax.view.beside import page_beside
 from gemax.view.events import Changes
 from gemax.view.export import export_page, write_export
 from gemax.view.library import Library
@@ -363,3 +367,19 @@ def test_a_server_with_an_open_page_stops_at_once_and_without_a_traceback(folder
             server.send_signal(signal.SIGINT)
             assert server.wait(60) in (0, 130)
         assert "Traceback" not in server.stderr.read()
+
+
+def test_the_page_beside_a_run_answers_and_ends_with_the_block(folder):
+    messages = []
+    with page_beside(folder, messages.append, opens_browser=False) as address:
+        assert messages == [f"Watch it train: {address}"]
+        deadline = time.monotonic() + 60
+        answer = None
+        while answer is None and time.monotonic() < deadline:
+            try:
+                answer = urllib.request.urlopen(f"{address}api/index", timeout=60).read()
+            except urllib.error.URLError:
+                time.sleep(0.1)  # it is still starting
+        assert json.loads(answer)["runs"][0]["id"] == "run"
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(address, timeout=5)

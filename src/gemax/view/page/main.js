@@ -44,7 +44,7 @@ function showHeader() {
   const { runs, name, messages } = state.index, training = runs.filter((run) => run.status === "training").length;
   byId("title").textContent = name;
   document.title = `${name} · gemax view`;
-  const facts = [runs.length === 1 ? runs[0].env : `${count(runs.length)} runs`, training ? (runs.length === 1 ? "training" : `${count(training)} training`) : runs.length === 1 ? STATUS[runs[0].status] ?? runs[0].status : "none training"];
+  const facts = !runs.length && state.index.has_report ? ["report of gemax reproduce"] : [runs.length === 1 ? runs[0].env : `${count(runs.length)} runs`, training ? (runs.length === 1 ? "training" : `${count(training)} training`) : runs.length === 1 ? STATUS[runs[0].status] ?? runs[0].status : "none training"];
   const text = [...facts, ...messages].join(" · ");
   const status = byId("status");
   if (status.dataset.problem) return;
@@ -82,7 +82,8 @@ function select(runs, isChosen) {
 }
 
 function open() {
-  const wanted = location.hash.slice(1), name = VIEWS[wanted] ? wanted : "curves";
+  const wanted = location.hash.slice(1), usual = !state.index.runs.length && state.index.has_report ? "report" : "curves";
+  const name = VIEWS[wanted] ? wanted : usual;
   const isNew = name !== currentName;
   current?.hide();
   currentName = name;
