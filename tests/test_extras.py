@@ -32,7 +32,7 @@ def test_a_missing_package_is_an_import_error_and_a_value_error(monkeypatch):
     ("missing", "code", "line"),
     [
         (
-            "stable_baselines3",
+            "stable_baselines3 gymnasium",
             "import gemax.integrations.stable_baselines3",
             "pip install torch==2.13.0 'gemax[stable-baselines3]'",
         ),
@@ -46,7 +46,7 @@ def test_a_missing_package_is_an_import_error_and_a_value_error(monkeypatch):
     ],
 )
 def test_imports_without_an_optional_package_end_with_its_command(missing, code, line):
-    program = f"import sys; sys.modules[{missing!r}] = None; {code}"
+    program = f"import sys; sys.modules.update(dict.fromkeys({missing.split()!r})); {code}"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     last = result.stderr.strip().splitlines()[-1]
     assert "MissingPackageError" in last

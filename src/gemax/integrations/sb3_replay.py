@@ -14,6 +14,14 @@ import jax
 import numpy as np
 
 from gemax.extras import require
+
+try:
+    from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
+    from stable_baselines3.common.callbacks import BaseCallback
+except ModuleNotFoundError:
+    require("stable-baselines3", "IntrinsicReplayBuffer")
+    raise
+
 from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner
 from gemax.integrations.intrinsic_learner import LearnerState, host_transitions
 from gemax.integrations.learner_checkpoint import (
@@ -23,13 +31,6 @@ from gemax.integrations.learner_checkpoint import (
     state_to_arrays,
 )
 from gemax.types import Transition
-
-try:
-    from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
-    from stable_baselines3.common.callbacks import BaseCallback
-except ModuleNotFoundError:
-    require("stable-baselines3", "IntrinsicReplayBuffer")
-    raise
 
 
 class IntrinsicReplayBuffer(ReplayBuffer):

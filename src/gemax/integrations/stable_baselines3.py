@@ -17,6 +17,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from gemax.extras import require
+
+try:
+    from stable_baselines3.common.buffers import RolloutBuffer
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+except ModuleNotFoundError:
+    require("stable-baselines3", "gemax.integrations.stable_baselines3")
+    raise
+
 from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner
 from gemax.integrations.intrinsic_learner import LearnerState, check_finite, host_transitions
 from gemax.integrations.learner_checkpoint import load_learner, save_learner
@@ -27,14 +36,6 @@ from gemax.integrations.sb3_replay import (
 )
 from gemax.integrations.sb3_vec_env import GymnasiumVecEnv
 from gemax.types import Transition
-
-try:
-    from stable_baselines3.common.buffers import RolloutBuffer
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-except ModuleNotFoundError:
-    require("stable-baselines3", "gemax.integrations.stable_baselines3")
-    raise
 
 __all__ = [
     "GymnasiumVecEnv", "IntrinsicDictReplayBuffer", "IntrinsicMetricsCallback", "IntrinsicReplayBuffer",
