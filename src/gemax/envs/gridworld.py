@@ -32,7 +32,7 @@ MAX_STATES = 50_000
 """Largest number of states of a map. Enumerating more takes minutes."""
 MAX_TABLE_BYTES = 2**30
 """Largest size of the table of all observations of a map, in float32."""
-MAX_OPEN_SIDE = 95
+MAX_OPEN_SIDE = 96
 """Side of the largest map without walls, with one start and one reward, whose table fits."""
 
 
