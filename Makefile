@@ -27,7 +27,7 @@ test-faults: $(VENV)/.installed-dev
 
 # Ray clusters and several JAX devices, in child processes. One at a time, since each uses all cores.
 test-ray: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest tests/launch -m "ray or devices" --numprocesses=0
+	$(BIN)/python -m pytest tests/launch -m "(ray or devices) and not slow" --numprocesses=0
 
 # A wheel in a fresh environment. Downloads all dependencies.
 test-install: $(VENV)/.installed-dev

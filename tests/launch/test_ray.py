@@ -105,6 +105,7 @@ def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
 
 
 @pytest.mark.fault(58)
+@pytest.mark.slow
 def test_a_killed_learner_leaves_nothing_and_resumes(tmp_path, environment):
     out = tmp_path / "run"
     folders = temporary_folders()
@@ -229,6 +230,7 @@ def test_a_cluster_of_another_version_is_refused(tmp_path, environment, short_fo
 
 
 @pytest.mark.fault(59)
+@pytest.mark.slow
 def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, environment, short_folder):
     out = tmp_path / "run"
     no_spilling = '--system-config={"automatic_object_spilling_enabled": false}'

@@ -23,6 +23,7 @@ def command(out, *flags):
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("nothing_left")
 def test_a_killed_run_continues_on_another_machine_with_the_same_result(tmp_path, environment, short_folder):
