@@ -158,7 +158,7 @@ def test_a_resumed_run_drops_later_snapshots_and_leftovers(tmp_path):
     folder = run.path / "snapshots"
     write_snapshot(folder, 3, {"visits": np.ones(3)})
     (folder / ".update-0000000001.npz.abcdefgh.tmp").touch()
-    resume(run.path, updates=4, hooks=hooks)
+    resume(run.path, {"updates": 4}, hooks=hooks)
     assert read_snapshot(folder, 4)["visits"].shape != (3,)
     assert 3 not in snapshot_updates(folder) or read_snapshot(folder, 3)["visits"].shape != (3,)
     assert not list(folder.glob(".*"))
