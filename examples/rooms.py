@@ -1,4 +1,4 @@
-"""Three rooms, a key and a locked door: a Gymnasium environment that uses no code of gemax."""
+"""Three rooms, a key and a locked door: a Gymnasium environment without code of gemax."""
 
 import gymnasium
 import numpy as np
@@ -16,9 +16,12 @@ MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1)]
 
 
 class Rooms(gymnasium.Env):
-    """The agent starts at S, fetches the key at K, opens the door D and earns 1 at G. It has 80 steps and needs 33."""
+    """From S, the agent fetches the key at K, opens the door D and earns 1 at G.
 
-    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    It has 80 steps and needs 33.
+    """
+
+    metadata = {"render_modes": ["rgb_array"]}
     observation_space = gymnasium.spaces.MultiDiscrete([*MAP.shape, 2])
     action_space = gymnasium.spaces.Discrete(len(MOVES))
 
@@ -40,7 +43,8 @@ class Rooms(gymnasium.Env):
         row, column = self.row + MOVES[action][0], self.column + MOVES[action][1]
         if MAP[row, column] != "#" and (self.has_key or MAP[row, column] != "D"):
             self.row, self.column = row, column
-        self.has_key, self.time = self.has_key or MAP[self.row, self.column] == "K", self.time + 1
+        self.time += 1
+        self.has_key = self.has_key or MAP[self.row, self.column] == "K"
         terminated = bool(MAP[self.row, self.column] == "G")
         return self.observe(), float(terminated), terminated, self.time >= 80, {}
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import textwrap
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
@@ -14,8 +15,8 @@ from sphinx.util.docutils import SphinxDirective
 from gemax.cli import run_command
 from gemax.training.config import SECTIONS
 
-HELP_WIDTH = "92"
-"""Columns of the help texts."""
+HELP_WIDTH = 86
+"""Columns of the help texts, as many as a page has."""
 
 
 class SettingsDirective(SphinxDirective):
@@ -57,14 +58,14 @@ class HelpDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Returns the text as a literal block."""
-        text = help_of(self.arguments[0]).partition("╭─ env options")[0].strip()
+        text = help_of(self.arguments[0]).partition("\n env options\n")[0].strip()
         return [nodes.literal_block(text, text, language="text")]
 
 
 def help_of(verb: str) -> str:
     """Returns what `gemax VERB --help` prints."""
     output = io.StringIO()
-    width, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), HELP_WIDTH
+    width, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), str(HELP_WIDTH)
     try:
         with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
             run_command([verb, "--help"])
@@ -72,7 +73,11 @@ def help_of(verb: str) -> str:
         del os.environ["COLUMNS"]
         if width is not None:
             os.environ["COLUMNS"] = width
-    return output.getvalue()
+    # tyro does not wrap the description.
+    return "\n".join(
+        textwrap.fill(line, HELP_WIDTH) if len(line) > HELP_WIDTH else line
+        for line in output.getvalue().splitlines()
+    )
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def train(
         settings: Fields of `gemax.Config`, without their section.
 
     Returns:
-        The run: its metrics, its policy and more; see `gemax.Run`.
+        The run, with its metrics, its policy and more (see `gemax.Run`).
     """
     if not isinstance(env, str | JaxEnv) and not callable(env):
         raise ValueError(f"env must be a name, or a function that returns an environment; got {env!r}.")
