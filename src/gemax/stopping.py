@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: they set a flag, which code checks where it can stop. No handler raises an exception.
+"""Ctrl-C, SIGTERM and SIGHUP: the first one sets a flag, which code checks where it can stop, and raises no exception.
 
 An exception that is raised in a handler can surface anywhere. Inside a callback of JAX it is discarded, and during a
 compilation it ends in a crash. Imports nothing heavy, because the command line uses it before everything else.
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 REPEAT_SECONDS = 1.0
-"""Programs such as `timeout` send SIGTERM twice. A repetition within this time is not a second request."""
+"""Programs such as `timeout` send SIGTERM twice. A repetition within this time is ignored, except for Ctrl-C."""
 SHOW_CURSOR = "\x1b[?25h"
 """Terminal code. A progress bar hides the cursor."""
 
@@ -31,7 +31,7 @@ class StopRequest:
     """Monotonic time of the signal."""
 
     def record(self, number: int) -> bool:
-        """Records a signal. Returns whether it asks, for the second time, to end at once."""
+        """Records a signal. Returns True if it is a second request, which means to end at once."""
         now = time.monotonic()
         if self.signal is None:
             self.signal, self.received_at = number, now
@@ -43,7 +43,7 @@ class StopRequest:
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised by `check_stop` after a stop signal. Not an `Exception`, so that only code that stops catches it."""
+    """Raised by `check_stop` after a stop signal. Not an `Exception`, which other code might catch."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -138,7 +138,10 @@ def _as_current(request: StopRequest) -> Iterator[None]:
 
 
 def _install(handler: Callable[[int, Any], None]) -> dict[int, Any]:
-    """Installs a handler of the stop signals. Returns the handlers before; none if this is not the main thread."""
+    """Installs a handler of the stop signals. Returns the previous handlers.
+
+    Outside of the main thread, it installs nothing and returns an empty dict.
+    """
     if threading.current_thread() is not threading.main_thread():
         return {}
     # `nohup` ignores SIGHUP, and it stays ignored.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gemax.agent.config import AgentConfig
-from gemax.agent.losses import actor_critic_loss, has_changed_enough
+from gemax.agent.losses import actor_critic_loss, is_ppo_clipped
 from gemax.types import Transition
 
 TIME, ENVS, ACTIONS = 6, 2, 3
@@ -104,9 +104,7 @@ def test_policy_clip_has_a_gradient_exactly_where_ppo_has_one():
     def ppo_objective(ratio):
         return jnp.sum(jnp.minimum(ratio * advantage, jnp.clip(ratio, 0.77, 1.23) * advantage))
 
-    np.testing.assert_array_equal(
-        has_changed_enough(ratio, advantage, 0.23), jax.grad(ppo_objective)(ratio) == 0
-    )
+    np.testing.assert_array_equal(is_ppo_clipped(ratio, advantage, 0.23), jax.grad(ppo_objective)(ratio) == 0)
 
 
 def test_policy_clip_stops_the_policy_gradient_of_changed_actions_only():

@@ -13,8 +13,8 @@ class AgentConfig:
     learning_rate: Positive = 1e-3
     """Learning rate of policy and value."""
     learning_rate_half_life: NonNegativeInt = 0
-    """Number of updates with a high return until the learning rate is halved. 0 keeps it constant.
-    Updates count as for `intrinsic_half_life`. The learning rate falls to a tenth at most."""
+    """Halve the learning rate after this many updates with the highest return so far. 0 keeps it constant.
+    Updates with a lower return count less, as for `intrinsic_half_life`. It never falls below a tenth."""
     unroll_length: PositiveInt = 30
     """Steps per environment that the actor-critic trains on in each update (the paper's trace length)."""
     unroll_period: PositiveInt = 30
@@ -38,9 +38,10 @@ class AgentConfig:
     entropy_cost: NonNegative = 1e-3
     """w_ent: weight of the policy's entropy in the loss."""
     policy_clip: NonNegative = 0.0
-    """ε of PPO: a step whose action probability already changed by more than this share is not reinforced. 0: off."""
+    """PPO's clip range ε: ignore steps whose action probability has already moved by more than this share in the
+    direction of the advantage. 0 disables it."""
     normalise_advantages: bool = False
-    """Divide the advantages of an unroll by their standard deviation."""
+    """Standardise the advantages of each gradient step to mean 0 and standard deviation 1."""
     return_scale: NonNegative = 0.0
     """Scale extrinsic rewards so that the largest recent return has this absolute value. 0 does not scale them."""
 

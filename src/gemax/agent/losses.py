@@ -23,7 +23,7 @@ def actor_critic_loss(
     config: AgentConfig,
     distribution: ActionDistribution = CATEGORICAL,
 ) -> tuple[Float[Array, ""], Metrics]:
-    """Returns PLOSS + VLOSS - w_ent ENT, averaged over the valid steps, and metrics.
+    """Returns policy loss + value loss - w_ent × entropy, averaged over the valid steps, and metrics.
 
     Args:
         outputs: Policy outputs, such as logits.
@@ -48,19 +48,19 @@ def actor_critic_loss(
         centre = jnp.sum(weight * advantage)
         advantage = (advantage - centre) / (jnp.sqrt(jnp.sum(weight * (advantage - centre) ** 2)) + 1e-8)
     if config.policy_clip:
-        advantage = jnp.where(has_changed_enough(ratio, advantage, config.policy_clip), 0.0, advantage)
+        advantage = jnp.where(is_ppo_clipped(ratio, advantage, config.policy_clip), 0.0, advantage)
     policy_loss = -jnp.sum(weight * log_prob * jax.lax.stop_gradient(advantage))
     value_loss = jnp.sum(weight * (value_t - estimate.target) ** 2)
     entropy = jnp.sum(weight * entropy_t)
     total = policy_loss + value_loss - config.entropy_cost * entropy
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "action_entropy": entropy}
     if config.returns == "vtrace":
-        # Without a lag the ratios are 1, except for rounding.
+        # If the policy that acted is the one that is trained, the ratios are 1, except for rounding.
         metrics["clipped_importance_weights"] = jnp.sum(weight * (ratio > 1 + RATIO_TOLERANCE))
     return total, metrics
 
 
-def has_changed_enough(
+def is_ppo_clipped(
     ratio: Float[Array, "time envs"], advantage: Float[Array, "time envs"], policy_clip: float
 ) -> Bool[Array, "time envs"]:
     """Returns where PPO's clipped objective has no gradient.

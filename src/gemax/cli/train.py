@@ -137,9 +137,9 @@ def train(arguments: list[str]) -> int:
     config, sinks = config_of(flags), sinks_for(tensorboard=flags.tensorboard, wandb=flags.wandb)
     out, page = flags.out, contextlib.nullcontext()
     if flags.view:
-        from gemax.cli.view import open_beside
+        from gemax.cli.view import prepare_live_view
 
-        out, page = open_beside(config, flags.out)
+        out, page = prepare_live_view(config, flags.out)
     with page:
         with TrainingBar(config.run.updates) as bar:
             hooks = Hooks(bar.log, bar.show, sinks, snapshots=flags.snapshots)

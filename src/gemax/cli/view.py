@@ -25,7 +25,8 @@ def view(
 
     Args:
         runs: A run directory, or a folder with runs.
-        host: Interface to listen on. Other computers can reach all but the default one; they need the printed token.
+        host: Interface to listen on. By default, only this computer can open the page. With another interface, such as
+            0.0.0.0, other computers can too, if they have the printed token.
         port: Port to listen on. The default is the first free one from 8420 on.
         browser: Open the page in a browser.
         export: Write one HTML file that needs no server, and exit.
@@ -42,18 +43,20 @@ def view(
     return 0
 
 
-def open_beside(config: "Config", out: Path | None) -> tuple[Path, contextlib.AbstractContextManager[None]]:
+def prepare_live_view(
+    config: "Config", out: Path | None
+) -> tuple[Path, contextlib.AbstractContextManager[None]]:
     """Returns the directory of a new run, and a context manager that shows its page."""
     from gemax.runs.seed_directories import new_run_path
     from gemax.view.serve import check_installed
 
     check_installed()
     path = new_run_path(config, out)
-    return path, _page_of(path)
+    return path, _live_page(path)
 
 
 @contextlib.contextmanager
-def _page_of(path: Path) -> Iterator[None]:
+def _live_page(path: Path) -> Iterator[None]:
     from gemax.stopping import check_stop
     from gemax.view.beside import page_beside
     from gemax.view.serve import STOP_CHECK_SECONDS
@@ -62,7 +65,7 @@ def _page_of(path: Path) -> Iterator[None]:
     with page_beside(path, log) as address:
         yield
         if sys.stdin.isatty():
-            log(f"The page stays open at {address} Press Enter to close it.")
+            log(f"Press Enter to close the page at {address}")
             while not select.select([sys.stdin], [], [], STOP_CHECK_SECONDS)[0]:
                 check_stop()
 

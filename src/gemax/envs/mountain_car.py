@@ -29,7 +29,7 @@ MAX_SPEED = 0.07
 FORCE = 0.001
 """Change of velocity by the engine in one step."""
 GRAVITY = 0.0025
-"""Change of velocity by the steepest slope in one step. Larger than the change by the engine."""
+"""Change of velocity by gravity in one step where the slope is steepest. Larger than the change by the engine."""
 HORIZON = 1000
 """Number of actions after which an episode is truncated."""
 TIME_FEATURE = 2
@@ -92,7 +92,7 @@ def reset(key: PRNGKeyArray) -> tuple[MountainCarState, Timestep]:
 
 
 def reset_at(key: PRNGKeyArray, time: Int[Array, ""]) -> tuple[MountainCarState, Timestep]:
-    """Starts an episode with the clock at this time step."""
+    """Like reset, but the clock starts at this time step, as if that many actions had been taken."""
     position = jax.random.uniform(key, (), minval=START_LOW, maxval=START_HIGH)
     state = MountainCarState(position, jnp.zeros(()), time.astype(jnp.int32))
     return state, first_timestep(observe(state))

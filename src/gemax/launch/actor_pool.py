@@ -1,4 +1,4 @@
-"""Keeps the actors of a Ray cluster busy, with a bounded number of calls, and replaces those that die.
+"""Keeps the actors of a Ray cluster busy, with a bounded number of unfinished calls, and replaces actors that die.
 
 Every rollout has a ticket, and is learned from once or lost. A ticket that is lost with its actor is reported and
 replaced by a new one, with new episodes.
@@ -55,7 +55,7 @@ class Shard:
 
 @dataclass(eq=False)
 class Call:
-    """A ticket on its way."""
+    """A ticket that was sent to an actor, and its rollout once it has arrived."""
 
     ticket: Ticket
     shard: Shard
@@ -73,7 +73,7 @@ class ActorPool:
         num_actors: Number of actors.
         num_envs: Number of environments of all actors.
         num_steps: Steps per rollout.
-        max_pending: Number of rollouts of each environment that may wait for the learner, or be on their way.
+        max_pending: Maximum number of rollouts per environment that are being made or wait for the learner.
         seed: Seed of the environments.
         log: Called with messages for the user.
     """
@@ -152,7 +152,7 @@ class ActorPool:
         """Sends a ticket for the next rollout of a shard."""
         seed = self._seed
         if self._num_tickets >= len(self._shards) * self._max_pending:
-            # Only used by an actor that has lost its environments, whose new episodes must be others.
+            # Actors only use this seed after a restart, when new episodes must not repeat earlier ones.
             seed = int(np.random.SeedSequence([self._seed, self._num_tickets]).generate_state(1)[0] >> 1)
         ticket = Ticket(
             self._num_tickets, shard.first_env, shard.num_envs, self._num_steps, seed, self._policy_version
@@ -244,7 +244,9 @@ class ActorPool:
         for shard in self._shards:
             if shard.member is member:
                 shard.member = min(self._members, key=self._num_envs_of)
-        self._log(f"Actor {member.index} is given up: {why} Its environments move to the other actors.")
+        self._log(
+            f"Actor {member.index} is given up: {why.rstrip('.')}. Its environments move to the other actors."
+        )
 
     def _num_envs_of(self, member: Member) -> int:
         return sum(shard.num_envs for shard in self._shards if shard.member is member)

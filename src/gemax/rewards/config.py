@@ -22,14 +22,15 @@ class IntrinsicConfig:
     intrinsic_scale: NonNegative = 0.005
     """s: standard deviation of the reward of GEM and the oracle. The rewards of other methods are multiplied by it."""
     intrinsic_shift: NonNegative = 0.005
-    """m: its mean."""
+    """m: mean of the reward of GEM and the oracle."""
     reward_learning_rate: Positive = 1e-3
     """Learning rate of the intrinsic reward's networks. GEM's f and g should not learn slower than the policy."""
     anneal_updates: NonNegativeInt = 0
     """Anneal the intrinsic reward linearly to zero over this many updates. 0 disables annealing."""
     intrinsic_half_life: NonNegativeInt = 0
-    """Number of updates with a high return until the intrinsic reward has half its weight. 0 keeps it constant.
-    An update counts with the square of (recent - lowest) / (highest - lowest return). The weight never reaches 0."""
+    """Halve the weight of the intrinsic reward after this many updates with the highest return so far. 0 keeps it
+    constant. An update with a lower return counts less: ((return - lowest) / (highest - lowest))². The weight never
+    reaches zero."""
     hide_time: bool = True
     """Remove the time from observation vectors that contain it. Otherwise every step looks like a new state."""
     embedding_size: PositiveInt = 32

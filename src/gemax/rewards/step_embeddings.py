@@ -18,9 +18,10 @@ def embeddings_before(
     transitions: Transition,
     min_episode_steps: int = 1,
 ) -> Float[Array, "time envs D"]:
-    """Returns f(x_t) of each step, given f(x_t+1) for the rows of the next observations.
+    """Returns the embedding of each step's observation, given the embeddings of the next observations.
 
-    If an episode has fewer actions than `min_episode_steps`, the result is NaN.
+    The result can be NaN if episodes are shorter than `min_episode_steps`, because there are then more starts than
+    expected.
     """
     num_steps, num_envs = transitions.reward.shape
     if transitions.observation.row_index is not None:
@@ -37,7 +38,7 @@ def embeddings_before(
     by_time = rows.reshape(num_steps, num_envs, *rows.shape[1:])
     first_rows = by_time[jnp.argmax(in_slot, axis=1), jnp.arange(num_envs)[None]]
     starts = embed(first_rows.reshape(-1, *rows.shape[1:])).reshape(slots, num_envs, -1)
-    # The first step is a start, so the value before it does not matter.
+    # Shifted by one step. The first step is always a start, so it is overwritten below.
     before = jnp.concatenate([next_embeddings[:num_envs], next_embeddings[:-num_envs]])
     before = before.reshape(num_steps, num_envs, -1)
     for index in range(slots):

@@ -24,7 +24,7 @@ MAX_WIDTH = 640
 """Wider images are scaled down to this number of pixels."""
 MIN_WIDTH = 288
 """Room for the caption. Narrower images get a margin."""
-FRAMES_AT_END = 6
+LAST_FRAME_REPEATS = 6
 """Number of times that the last image of every episode is shown."""
 CAPTION_HEIGHT = 24
 NUM_COLOURS = 64
@@ -47,7 +47,7 @@ def write_film(
     frames = list(itertools.islice(_frames(steps), MAX_FRAMES + 1))
     if len(frames) > MAX_FRAMES:
         log(
-            f"The film was cut after {MAX_FRAMES:,} images. Record fewer episodes, or limit max_episode_steps."
+            f"The film was cut after {MAX_FRAMES:,} images. Record fewer episodes, or lower max_episode_steps."
         )
     write = _write_mp4 if path.suffix == ".mp4" else _write_gif
     write(path, frames[:MAX_FRAMES], fps)
@@ -65,7 +65,7 @@ def _frames(steps: Iterable[RenderedStep]) -> Iterator[Image.Image]:
     """Yields the images with a caption each. The last one of every episode is repeated."""
     for step in steps:
         frame = add_caption(step.image, caption(step))
-        yield from [frame] * (FRAMES_AT_END if step.is_last else 1)
+        yield from [frame] * (LAST_FRAME_REPEATS if step.is_last else 1)
 
 
 def caption(step: RenderedStep) -> str:
@@ -77,12 +77,12 @@ def caption(step: RenderedStep) -> str:
 
 
 def add_caption(image: UInt8[np.ndarray, "height width 3"], text: str) -> Image.Image:
-    """Returns the image, scaled to at most `MAX_WIDTH`, with a line of text below it. Both sides are even."""
+    """Returns the image, scaled to at most `MAX_WIDTH`, with a line of text below it. Width and height are even."""
     picture = Image.fromarray(image)
     if picture.width > MAX_WIDTH:
         height = round(picture.height * MAX_WIDTH / picture.width)
         picture = picture.resize((MAX_WIDTH, height), Image.Resampling.LANCZOS)
-    # Video codecs need even sides.
+    # Video codecs need an even width and height.
     width, height = max(MIN_WIDTH, picture.width + picture.width % 2), picture.height + picture.height % 2
     frame = Image.new("RGB", (width, height + CAPTION_HEIGHT), "white")
     frame.paste(picture, ((width - picture.width) // 2, 0))

@@ -1,4 +1,4 @@
-"""Which runs are one's own: their configuration is signed with a key that only the user can read.
+"""Tells the user's own runs from others: their configuration is signed with a key that only the user can read.
 
 A configuration can name a module that gemax imports to make the environment, and importing runs its code. So a run that
 was made elsewhere needs the user's consent. Everything else in a run directory is data.
@@ -24,7 +24,7 @@ class UntrustedError(ValueError):
 
 
 def sign(config: Mapping[str, Any]) -> str | None:
-    """Returns the signature of a configuration. None if the user has no folder for the key."""
+    """Returns the signature of a configuration. None if no key can be read or written."""
     key = _read_key() or _make_key()
     return None if key is None else _digest(key, config)
 

@@ -13,7 +13,7 @@ from gymnasium import Space, spaces
 from gemax.types import ActionSpec, ContinuousActions, FiniteActions
 
 MAX_COMBINATIONS = 256
-"""Several choices become one choice between all their combinations, if there are at most this many."""
+"""A MultiDiscrete or MultiBinary space with at most this many combinations becomes one categorical choice."""
 
 
 class ActionDecoder(NamedTuple):
@@ -58,7 +58,7 @@ def _multi_discrete(sizes: np.ndarray, starts: np.ndarray, dtype: np.dtype) -> A
 def _box(space: spaces.Box) -> ActionDecoder:
     if not space.is_bounded() or not np.issubdtype(space.dtype, np.floating):
         raise ValueError(
-            f"action space must have finite bounds and floats; got {space}. "
+            f"a Box action space must have finite bounds and a float dtype; got {space}. "
             "Wrap the environment in gymnasium.wrappers.TransformAction."
         )
     if 0 in space.shape:

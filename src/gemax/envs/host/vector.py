@@ -39,7 +39,7 @@ class GymnasiumVectorEnv:
         vector: The vector environment.
         encoder: Encodes its observations.
         decode: Converts actions of the policy into actions of the environments.
-        timeout_seconds: Time limit of a step of all environments. 0 stands for no limit.
+        timeout_seconds: Time limit for one step of all environments together. 0 means no limit.
         max_episode_steps: Truncates episodes after this many steps, if given.
         is_checked: Whether the single environments are `CheckedEnv`s. Otherwise results are checked here.
     """
@@ -56,7 +56,7 @@ class GymnasiumVectorEnv:
         self._vector, self._encoder, self._decode = vector, encoder, decode
         self._timeout, self._steps, self._call_unfinished = timeout_seconds, 0, False
         self._mode = autoreset_mode(vector)
-        # Environments that use the next step to reset themselves (NEXT_STEP).
+        # Environments whose next step only resets them (NEXT_STEP).
         self._resets_now = np.zeros(vector.num_envs, bool)
         self._max_episode_steps = max_episode_steps or np.iinfo(int).max
         self._limits: np.ndarray = np.full(vector.num_envs, self._max_episode_steps)
@@ -133,7 +133,8 @@ class GymnasiumVectorEnv:
         if is_too_long.any() and self._mode is not AutoresetMode.DISABLED:
             raise EnvFault(
                 f"environment {np.argmax(is_too_long)}, step {self._steps}: its episode has not ended after "
-                f"{self._max_episode_steps:,} steps, and a vector environment that resets itself cannot be truncated. "
+                f"{self._max_episode_steps:,} steps, and gemax cannot truncate episodes of a vector environment that "
+                "resets itself. "
                 "Give it a time limit, or raise max_episode_steps."
             )
         ended = terminated | truncated | is_too_long

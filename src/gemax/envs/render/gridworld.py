@@ -1,9 +1,9 @@
 """Draws gridworlds: for the agent a small image with one pixel per cell, for people the whole map.
 
-The agent's image follows the paper. At the top is an overview map with one cell per room, which shows the rooms of the
-agent and of the reward. A cell at the top right shows that the agent has one life. At the bottom is the map of the
-agent's room. The row between the two maps shows the keys that were taken, because a map of another room cannot show
-them, and the noise cell, if there is one.
+The image that the agent observes follows the paper. At the top is an overview map with one cell per room, which shows
+the rooms of the agent and of the reward. A cell at the top right shows that the agent has one life. At the bottom is
+the map of the agent's room. The row between the two maps shows all keys that the agent has taken, also in other rooms,
+and the noise cell, if there is one.
 """
 
 import numpy as np

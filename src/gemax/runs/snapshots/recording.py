@@ -19,7 +19,7 @@ from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
 
 MAX_FRAMES = 60
-"""Frames per film. Of longer episodes every second, fourth … frame is kept."""
+"""Frames per film. Longer episodes keep only every 2nd, 4th, 8th … frame."""
 MAX_SIDE = 160
 """Larger frames are scaled down."""
 MAX_STEPS = 1_000
@@ -138,7 +138,7 @@ def _act(
     lstm_state: LSTMState,
     step: Int[Array, ""],
 ) -> ActorOutput:
-    """Samples an action. The key is that of the update and the step, not the training's."""
+    """Samples an action. Its key depends only on the update and the step, so filming does not change the training."""
     network, parameters = trainer.network, state.parameters
     terms: Float[Array, "1 gates"] = network.observation_terms(
         parameters, standardise(state.observation_moments, observation)
