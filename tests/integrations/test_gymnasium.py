@@ -387,14 +387,14 @@ def test_an_unknown_render_mode_is_refused():
 
 
 def test_a_window_without_pygame_is_refused(monkeypatch):
-    monkeypatch.setattr(render_window, "find_spec", lambda name: None)
-    with pytest.raises(UnsupportedMode, match=r"pip install pygame-ce.*render_mode='rgb_array'"):
+    monkeypatch.setattr(render_window, "is_installed", lambda extra: False)
+    with pytest.raises(UnsupportedMode, match=r"pip install 'gemax\[window\]'.*render_mode='rgb_array'"):
         gymnasium.make("gemax/TwoRooms-v0", render_mode="human")
     assert GemaxEnv("two-rooms").metadata["render_modes"] == ["rgb_array"]
 
 
 def test_a_window_without_a_display_is_refused(monkeypatch):
-    monkeypatch.setattr(render_window, "find_spec", lambda name: object())
+    monkeypatch.setattr(render_window, "is_installed", lambda extra: True)
     monkeypatch.setattr(render_window.sys, "platform", "linux")
     for variable in render_window.DISPLAY_VARIABLES:
         monkeypatch.delenv(variable, raising=False)

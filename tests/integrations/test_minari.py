@@ -209,7 +209,7 @@ def test_several_seeds_are_refused(tmp_path):
 
 
 def test_without_minari_the_error_names_the_extra(rooms, monkeypatch, capsys):
-    monkeypatch.setattr("gemax.integrations.collect.find_spec", lambda name: None)
+    monkeypatch.setattr("gemax.extras.is_installed", lambda extra: False)
     assert main(["collect", str(rooms)]) == 2
     assert "pip install 'gemax[minari]'" in capsys.readouterr().err
 

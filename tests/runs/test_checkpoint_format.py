@@ -59,8 +59,8 @@ def difficult_tree():
 def test_a_difficult_tree_is_restored_bit_for_bit(tmp_path):
     tree = difficult_tree()
     metadata = {"seconds": 1.25, "versions": {"jax": "0"}, "µ": [None, True, 10**20]}
-    path = save_checkpoint(tmp_path / "new" / "folder", 7, tree, metadata)
-    loaded = load_checkpoint(tmp_path / "new" / "folder", tree)
+    path = save_checkpoint(tmp_path / "folder", 7, tree, metadata)
+    loaded = load_checkpoint(tmp_path / "folder", tree)
     assert (loaded.update, loaded.metadata, loaded.messages) == (7, metadata, [])
     assert path.name == "update-00000007"
     assert_same(loaded.tree, tree)

@@ -85,12 +85,12 @@ def test_functions_take_a_run_or_its_directory(run):
     assert gemax.evaluate(run, episodes=4) == gemax.evaluate(run.path, episodes=4) == report
 
 
-def test_a_run_resumed_from_an_earlier_checkpoint_repeats_what_came_after(run, tmp_path):
+def test_a_run_resumed_from_an_earlier_checkpoint_repeats_what_came_after(run, tmp_path, capsys):
     path = Path(shutil.copytree(run.path, tmp_path / "run"))
     before = (checkpoints(path)[-1] / ARRAYS).read_bytes()
-    messages = []
-    again = gemax.load(path).resume(checkpoint=2, log=messages.append)
-    assert "Deleted the checkpoint of update 4: the run continues from update 2." in messages
+    again = gemax.load(path).resume(checkpoint=2, progress=False)
+    message = "Deleted the checkpoint of update 4: the run continues from update 2."
+    assert message in capsys.readouterr().out.splitlines()
     assert (checkpoints(path)[-1] / ARRAYS).read_bytes() == before
     np.testing.assert_array_equal(again.metrics["update"], [2, 4])
 

@@ -208,7 +208,9 @@ def test_a_missing_package_is_reported_with_the_command_to_install_it(monkeypatc
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name: None if name == package else pytest.fail(name)
     )
-    with pytest.raises(ValueError, match=rf"needs {package}\. .*pip install 'gemax\[{extra}\]'"):
+    with pytest.raises(
+        ValueError, match=rf"{extra} needs .*, which is not installed: pip install 'gemax\[{extra}\]'"
+    ):
         sinks_for(**options)
 
 

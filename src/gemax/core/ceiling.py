@@ -58,9 +58,9 @@ def entropy_ceiling(
 
     Large models have fewer iterations, so that the time is bounded. The gap is then larger than the tolerance.
     """
-    max_iterations = min(max_iterations, max(MIN_ITERATIONS, MAX_OPERATIONS // num_operations(model)))
     finite_model.check_model(model)
     check_positive("tolerance", tolerance)
+    max_iterations = min(max_iterations, max(MIN_ITERATIONS, MAX_OPERATIONS // num_operations(model)))
     visits = finite_model.policy_visits(model, finite_model.uniform_policy(model))
     reachable = finite_model.reachable_cells(model)
 

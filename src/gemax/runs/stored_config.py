@@ -38,7 +38,8 @@ def read_trusted_config(run: RunDirectory, custom: CustomParts | None) -> Config
 def check_not_edited(run: RunDirectory, config: Config, metadata: dict[str, Any]) -> None:
     """Raises ValueError if `config.json` was edited after a checkpoint with this metadata was written.
 
-    What gemax changes itself, for example the number of updates, is signed and not an edit.
+    What gemax changes itself is signed. Without a signature that can be checked, settings of the section `run` that
+    `gemax resume` can change, for example the number of updates, do not count as an edit.
     """
     saved = metadata.get("config")
     if run.is_own or not isinstance(saved, dict):
@@ -47,7 +48,7 @@ def check_not_edited(run: RunDirectory, config: Config, metadata: dict[str, Any]
     edited = [
         f"{name} is {value!r}, was {values[name]!r}"
         for name, value in config.flat.items()
-        if name not in SAFE_FIELDS and value != values[name]
+        if value != values[name] and not (name in SAFE_FIELDS and SECTION_OF[name] == "run")
     ]
     if edited:
         raise ValueError(
