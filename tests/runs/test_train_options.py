@@ -1,4 +1,4 @@
-"""Environments of one's own, frames, a return to stop at, and progress bars."""
+"""Custom environments, frames, a return to stop at, and progress bars."""
 
 import importlib.util
 import sys

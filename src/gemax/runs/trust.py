@@ -51,8 +51,8 @@ def check_trust(path: Path, env_id: str, *, is_own: bool, trust: bool) -> None:
     if module is None or is_own or trust or is_registered_by_gemax:
         return
     raise UntrustedError(
-        f"{path} imports the module {module}, which can run any code, and you did not write its configuration on this "
-        "machine. If you trust it, pass --trust (in Python: trust=True)."
+        f"{path} imports the module {module}, which can run any code, and the run does not carry your signature "
+        "from this machine. If you trust it, pass --trust (in Python: trust=True)."
     )
 
 
