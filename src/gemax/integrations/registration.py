@@ -43,6 +43,7 @@ def _register_explore_envs() -> None:
         gymnasium.register(
             gymnasium_id(f"{env_id}-cells"),
             "gemax.integrations.gymnasium:GemaxEnv",
+            vector_entry_point="gemax.integrations.gymnasium:GemaxVectorEnv",
             kwargs={"env_id": env_id, "observation": "cells"},
         )
     gymnasium.register("gemax/DeepSea-v0", f"{EXPLORE}.deep_sea:DeepSea")

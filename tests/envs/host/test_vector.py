@@ -15,6 +15,7 @@ from tests.envs.host.toys import FAULTS, Counting, Endless, Faulty, JaxDetector,
 from gemax.envs.config import EnvConfig
 from gemax.envs.host.faults import time_limit
 from gemax.envs.host.host_env import make_host_env
+from gemax.envs.host.make import gym_maker, make_compiled_vector
 from gemax.envs.host.workers import split_envs
 from gemax.errors import EnvFault
 
@@ -421,3 +422,28 @@ def test_horizon_and_solved_return_come_from_the_gymnasium_registry():
 def test_a_function_must_return_a_gymnasium_environment():
     with pytest.raises(ValueError, match="must make a gymnasium environment; got dict"):
         host_env(dict, horizon=7)  # pyright: ignore[reportArgumentType]
+
+
+def test_gemax_environments_are_stepped_in_one_call_with_the_same_transitions():
+    make = gym_maker("gym:gemax/TwoRoomsCells-v0")
+    env = make_host_env(EnvConfig("gym:gemax/TwoRoomsCells-v0"), make)
+    # A function that gemax knows nothing about makes single copies.
+    single_env = make_host_env(EnvConfig("single"), lambda: make())
+    actions = np.random.default_rng(1).integers(5, size=(2 * STEPS, NUM_ENVS))
+    limits = np.array([3, 17, 30])
+    results = []
+    for host in (env, single_env):
+        with contextlib.closing(host.open(NUM_ENVS)) as envs:
+            results.append([envs.reset(7, limits), *(envs.step(action) for action in actions)])
+    assert env.spec.horizon == single_env.spec.horizon
+    assert sum(step.truncated.sum() for step in results[0][1:]) >= 2 * NUM_ENVS
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    for step, single_step in zip(results[0][1:], results[1][1:], strict=True):
+        for field, single_field in zip(step, single_step, strict=True):
+            np.testing.assert_array_equal(field, single_field)
+
+
+def test_other_environments_are_not_made_as_vectors():
+    assert make_compiled_vector(gym_maker("gym:CartPole-v1"), 2) is None
+    assert make_compiled_vector(gym_maker("gym:gemax/KeyAndDoor-v0"), 2) is None
+    assert make_compiled_vector(Counting, 2) is None

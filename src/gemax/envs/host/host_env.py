@@ -9,7 +9,7 @@ from gemax.envs.host.actions import action_decoder
 from gemax.envs.host.base import HostEnv, HostVectorEnv, Wrap
 from gemax.envs.host.faults import close_in_time
 from gemax.envs.host.horizon import find_horizon
-from gemax.envs.host.make import MakeEnv, call_maker
+from gemax.envs.host.make import MakeEnv, call_maker, make_compiled_vector
 from gemax.envs.host.observations import observation_encoder
 from gemax.envs.host.rendered import open_rendered
 from gemax.envs.host.restarts import RestartLimit
@@ -43,6 +43,11 @@ def make_host_env(config: EnvConfig, make: MakeEnv) -> HostEnv:
     if config.on_env_fault == "restart":
         restarts = RestartLimit(config.max_env_restarts, config.env_restart_steps)
 
+    def open_vector(vector: VectorEnv, max_episode_steps: int | None) -> HostVectorEnv:
+        return GymnasiumVectorEnv(
+            vector, encoder, decoder.decode, timeout_seconds, max_episode_steps, is_checked=False
+        )
+
     def open_envs(
         num_envs: int, max_episode_steps: int | None = None, wrap: Wrap | None = None
     ) -> HostVectorEnv:
@@ -51,16 +56,16 @@ def make_host_env(config: EnvConfig, make: MakeEnv) -> HostEnv:
                 raise ValueError(
                     f"{name} must make single environments to record episodes; got vector environments."
                 )
-            vector = _make_vector(name, make, num_envs, timeout_seconds)
-            return GymnasiumVectorEnv(
-                vector, encoder, decoder.decode, timeout_seconds, max_episode_steps, is_checked=False
-            )
+            return open_vector(_make_vector(name, make, num_envs, timeout_seconds), max_episode_steps)
         make_one = make if wrap is None else lambda: wrap(make())
         open_envs = partial(open_checked_envs, name, make_one, timeout_seconds, max_episode_steps, restarts)
         if config.vectorization_mode == "async" and wrap is None:
             return ProcessVectorEnv(
                 open_envs, decoder.decode, num_envs, config.num_workers, timeout_seconds, restarts
             )
+        compiled = make_compiled_vector(make_one, num_envs)
+        if compiled is not None:
+            return open_vector(compiled, max_episode_steps)
         return open_envs(range(num_envs), decoder.decode)
 
     if encoder.ignored:
