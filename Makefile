@@ -40,6 +40,9 @@ reliability: $(VENV)/.installed-dev
 # Damaged files, configurations and command lines, a million in all. Stops with an error if one of them crashes gemax.
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzzing --inputs 1000000 --out results/fuzz.json
+	$(BIN)/python -m tests.fuzzing --engine hypothesis --inputs 60000 --out results/fuzz.json
+	$(PIP_INSTALL) --editable ".[fuzz]"
+	$(BIN)/python -m tests.fuzzing --engine atheris --inputs 500000 --out results/fuzz.json
 
 # Libraries with many dependencies are installed in a separate virtual environment.
 test-peers: .venv-peers/.installed

@@ -1,25 +1,18 @@
-"""Fuzzing: valid files, configurations and command lines are damaged at random, and gemax reads them.
+"""What the fuzzer reads: the parsers of gemax, valid inputs to begin with, and damage that is done to them.
 
-An input may be read or refused with gemax's own error. Anything else is a crash: another exception, an input that
-takes longer than `MAX_SECONDS`, or a file outside of the target's folder. Run `make fuzz` for a million inputs.
+Targets whose inputs are bytes have `seeds`: both the mutator below and atheris start from them.
 """
 
-import argparse
 import contextlib
+import functools
 import json
 import random
-import tempfile
-import time
-import warnings
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-MAX_SECONDS = 5.0
-"""Inputs that need more processor time count as hangs."""
 TOKENS = [
     b"", b"\0", b"\n", b"\xff\xfe", b"\xef\xbb\xbf", b"{", b"}", b"[" * 500, b'"', b"\\u0000", b"NaN", b"-Infinity",
     b"1e999", b"9" * 400, b"-1", b"null", b"true", b"../../x", b"\xf0\x9f\x92\xa9", b"__class__", b"%s%n", b"rooms:",
@@ -28,6 +21,7 @@ VALUES = [
     None, True, False, 0, -1, 1, 2**31, 2**32, 2**64, 10**400, 1.5, -0.0, 1e308, "", "0", "gym:os:x", "../x", "x" * 300,
     "\0", "ü", [], [1], [[]], {}, {"a": 1}, {"env": None}, 10**12,
 ]  # fmt: skip
+FLAGS = ["--seed", "--updates", "--num-envs", "--out", "--method", "--map", "--preset", "--horizon", "--from"]
 
 
 class Target(NamedTuple):
@@ -37,6 +31,8 @@ class Target(NamedTuple):
     read: Callable[[Any], None]
     share: float
     """Share of the inputs. Slow readers have a smaller one."""
+    seeds: tuple[bytes, ...] = ()
+    """Valid inputs, if they are bytes."""
 
 
 def mutate(dice: random.Random, content: bytes) -> bytes:
@@ -79,137 +75,241 @@ def mutate_json(dice: random.Random, content: Any) -> Any:
 
 def make_targets(folder: Path) -> dict[str, Target]:
     """Returns all targets. They write to the folder only."""
-    import jax.numpy as jnp
+    return {
+        **map_targets(folder),
+        **config_targets(folder),
+        **checkpoint_targets(folder),
+        **record_targets(folder),
+        **page_targets(folder / "page"),
+        "command lines": Target(command_line, parse_arguments, 0.002),
+        "spaces and observations": Target(random_space, read_space, 0.038),
+    }
 
+
+def damaged(seeds: tuple[bytes, ...], read: Callable[[bytes], None], share: float) -> Target:
+    """Returns a target whose inputs are damaged seeds."""
+    return Target(lambda dice: mutate(dice, dice.choice(seeds)), read, share, seeds)
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+# Maps, configurations and metrics
+
+
+def map_targets(folder: Path) -> dict[str, Target]:
     from gemax.envs.maps import parse_map, read_map
-    from gemax.experiments import records
-    from gemax.experiments.damaged import is_readable
-    from gemax.experiments.explore import records as explore_records
-    from gemax.runs import checkpoint_format as form
-    from gemax.runs.metrics_file import read_metrics, rewind_metrics
-    from gemax.runs.run_directory import CONFIG, RunDirectory
-    from gemax.training.config import Config, config_from_json
 
-    maps = [
+    seeds = (
         b"rooms: 1x2\n#S..#\n#.K.#\n#D###\n#..G#\n#...#\n#####\n#####\n",
         b"S..\n.#.\n..G\n",
         b"S" + b"." * 60 + b"G\n",
-    ]
+    )
+
+    def parse(content: bytes) -> None:
+        parse_map(content.decode("latin-1"))
+
+    def read(content: bytes) -> None:
+        read_map(written(folder / "map.txt", content))
+
+    return {"maps": damaged(seeds, parse, 0.2), "map files": damaged(seeds, read, 0.1)}
+
+
+def config_targets(folder: Path) -> dict[str, Target]:
+    from gemax.runs.metrics_file import read_metrics, rewind_metrics
+    from gemax.training.config import Config
+
     config = Config().to_json()
-    config_text = json.dumps(config).encode()
-    metrics = b"".join(b'{"update": %d, "return": 0.5, "loss": null}\n' % n for n in range(1, 6))
-    files = form.encode_checkpoint(3, {"a": jnp.arange(4.0), "b": jnp.zeros((2, 3))}, {"seconds": 1.0})
-    manifest = {name: value for name, value in json.loads(files[form.MANIFEST]).items() if name != "seal"}
-    record = json.dumps({"config": config, "task": "x", "curve": {"frames": [1, 2]}}).encode()
-    arrays_path = folder / "record.npz"
-    curves = {f"curve_{name}": np.zeros(3, np.float32) for name in records.CURVES}
-    texts = {
-        name: np.frombuffer(text, np.uint8) for name, text in (("config", config_text), ("summary", b"{}"))
-    }
-    np.savez_compressed(arrays_path, allow_pickle=False, visits=np.zeros(3, np.float32), **curves, **texts)
-    npz = arrays_path.read_bytes()
-
-    def write(name: str, content: bytes) -> Path:
-        path = folder / name
-        path.write_bytes(content)
-        return path
-
-    def read_map_file(content: bytes) -> None:
-        read_map(write("map.txt", content))
-
-    def read_config(content: bytes) -> None:
-        write(CONFIG, content)
-        config_from_json(RunDirectory(folder).read_config())
-        assert not RunDirectory(folder).is_own
+    metrics = b"".join(b'{"update": %d, "return": 0.5, "loss": null}\n' % number for number in range(1, 6))
+    read = functools.partial(read_config, folder)
 
     def read_metrics_file(content: bytes) -> None:
-        path = write("metrics.jsonl", content)
+        path = written(folder / "metrics.jsonl", content)
         with contextlib.suppress(ValueError):
             read_metrics(path)
         assert len(rewind_metrics(path, 3)) <= 6
         assert all(line["update"] <= 3 for line in read_metrics(path))
 
-    def read_checkpoint(content: dict[str, bytes]) -> None:
-        for name, text in content.items():
-            write(name, text)
-        with contextlib.suppress(form.DamagedCheckpointError):
-            form.read_checkpoint(folder, None)
-
-    def sealed(dice: random.Random) -> dict[str, bytes]:
-        """A manifest with another content and a correct seal."""
-        return {**files, form.MANIFEST: form._seal(mutate_json(dice, manifest))}
-
-    def headers(dice: random.Random) -> dict[str, bytes]:
-        """Damaged arrays with a correct checksum and seal."""
-        import hashlib
-
-        arrays = mutate(dice, files[form.ARRAYS][:200]) + files[form.ARRAYS][200:]
-        facts = {"bytes": len(arrays), "sha256": hashlib.sha256(arrays).hexdigest()}
-        return {form.ARRAYS: arrays, form.MANIFEST: form._seal({**manifest, "arrays": facts})}
-
-    def read_record(content: bytes) -> None:
-        is_readable(write("record.npz", content), lambda path: records.is_record_of(path, Config()))
-
-    def read_explore_record(content: bytes) -> None:
-        is_readable(write("record.json", content), lambda path: explore_records.is_record_of(path, Config()))
-
-    def parse_arguments(arguments: list[str]) -> None:
-        from gemax.cli.train import config_of, parse_flags
-
-        quiet = contextlib.redirect_stdout(None), contextlib.redirect_stderr(None)
-        with quiet[0], quiet[1], contextlib.suppress(SystemExit):
-            config_of(parse_flags(arguments))
-
-    flags = [
-        "--seed",
-        "--updates",
-        "--num-envs",
-        "--out",
-        "--method",
-        "--map",
-        "--preset",
-        "--horizon",
-        "--from",
-    ]
-
-    def command_line(dice: random.Random) -> list[str]:
-        values = [str(value).replace("\0", "?") for value in VALUES] + [
-            "gem",
-            "two-rooms",
-            "--",
-            "-h",
-            "--seed",
-        ]
-        words = [dice.choice(flags + values) for _ in range(dice.randrange(1, 6))]
-        return [dice.choice(["two-rooms", "gym:CartPole-v1", "", "two-room", "\ufffd"]), *words]
-
     return {
-        "maps": Target(
-            lambda dice: mutate(dice, dice.choice(maps)).decode("latin-1"), parse_map_of(parse_map), 0.25
-        ),
-        "map files": Target(lambda dice: mutate(dice, dice.choice(maps)), read_map_file, 0.1),
-        "configurations": Target(lambda dice: mutate(dice, config_text), read_config, 0.1),
+        "configurations": damaged((json.dumps(config).encode(),), read, 0.1),
         "configuration values": Target(
-            lambda dice: json.dumps(mutate_json(dice, config)).encode(), read_config, 0.1
+            lambda dice: json.dumps(mutate_json(dice, config)).encode(), read, 0.1
         ),
-        "metrics.jsonl": Target(lambda dice: mutate(dice, metrics), read_metrics_file, 0.15),
-        "manifests": Target(
-            lambda dice: {**files, form.MANIFEST: mutate(dice, files[form.MANIFEST])}, read_checkpoint, 0.1
-        ),
-        "sealed manifests": Target(sealed, read_checkpoint, 0.05),
-        "safetensors headers": Target(headers, read_checkpoint, 0.05),
-        "records": Target(lambda dice: mutate(dice, npz), read_record, 0.045),
-        "bench records": Target(lambda dice: mutate(dice, record), read_explore_record, 0.05),
-        "command lines": Target(command_line, parse_arguments, 0.0005),
-        "spaces and observations": Target(random_space, read_space, 0.0045),
+        "metrics.jsonl": damaged((metrics,), read_metrics_file, 0.15),
     }
 
 
-def parse_map_of(parse: Callable[[str], Any]) -> Callable[[str], None]:
-    def read(text: str) -> None:
-        parse(text)
+def read_config(folder: Path, content: bytes) -> None:
+    """Reads `config.json` of a run that somebody else has made."""
+    from gemax.runs.run_directory import CONFIG, RunDirectory
+    from gemax.training.config import config_from_json
 
-    return read
+    written(folder / CONFIG, content)
+    config_from_json(RunDirectory(folder).read_config())
+    assert not RunDirectory(folder).is_own
+
+
+# Checkpoints and records
+
+
+def checkpoint_targets(folder: Path) -> dict[str, Target]:
+    import hashlib
+
+    import jax.numpy as jnp
+
+    from gemax.runs import checkpoint_format as form
+
+    files = form.encode_checkpoint(3, {"a": jnp.arange(4.0), "b": jnp.zeros((2, 3))}, {"seconds": 1.0})
+    manifest = {name: value for name, value in json.loads(files[form.MANIFEST]).items() if name != "seal"}
+    header, rest = files[form.ARRAYS][:200], files[form.ARRAYS][200:]
+
+    def read(content: dict[str, bytes]) -> None:
+        for name, text in content.items():
+            written(folder / name, text)
+        with contextlib.suppress(form.DamagedCheckpointError):
+            form.read_checkpoint(folder, None)
+
+    def read_manifest(content: bytes) -> None:
+        read({**files, form.MANIFEST: content})
+
+    def read_arrays(content: bytes) -> None:
+        """Damaged arrays with a correct checksum and seal."""
+        arrays = content + rest
+        facts = {"bytes": len(arrays), "sha256": hashlib.sha256(arrays).hexdigest()}
+        read({form.ARRAYS: arrays, form.MANIFEST: form._seal({**manifest, "arrays": facts})})
+
+    def sealed(dice: random.Random) -> bytes:
+        """A manifest with another content and a correct seal."""
+        return form._seal(mutate_json(dice, manifest))
+
+    return {
+        "manifests": damaged((files[form.MANIFEST],), read_manifest, 0.1),
+        "sealed manifests": Target(sealed, read_manifest, 0.05),
+        "safetensors headers": damaged((header,), read_arrays, 0.05),
+    }
+
+
+def record_targets(folder: Path) -> dict[str, Target]:
+    from gemax.experiments import records
+    from gemax.experiments.damaged import is_readable
+    from gemax.experiments.explore import records as explore_records
+    from gemax.training.config import Config
+
+    config = Config().to_json()
+    path = folder / "record.npz"
+    curves = {f"curve_{name}": np.zeros(3, np.float32) for name in records.CURVES}
+    texts = {"config": json.dumps(config).encode(), "summary": b"{}"}
+    texts = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
+    np.savez_compressed(path, allow_pickle=False, visits=np.zeros(3, np.float32), **curves, **texts)
+    record = json.dumps({"config": config, "task": "x", "curve": {"frames": [1, 2]}}).encode()
+
+    def read(content: bytes) -> None:
+        is_readable(written(path, content), lambda path: records.is_record_of(path, Config()))
+
+    def read_explore(content: bytes) -> None:
+        file = written(folder / "record.json", content)
+        is_readable(file, lambda path: explore_records.is_record_of(path, Config()))
+
+    return {
+        "records": damaged((path.read_bytes(),), read, 0.04),
+        "bench records": damaged((record,), read_explore, 0.05),
+    }
+
+
+# The page
+
+
+REQUESTS = (
+    b"GET /\nhost: 127.0.0.1:8420\n",
+    b"GET /api/curves?run=run&metric=coverage&metric=x\nhost: localhost:8420\norigin: http://localhost:8420\n",
+    b"GET /api/snapshot?run=run&update=20\nhost: [::1]:8420\naccept-encoding: gzip\n",
+    b"GET /api/film?run=run&update=1\nhost: 127.0.0.1:8420\ncookie: gemax-view=x; a=b\n",
+    b"HEAD /api/plot?name=../config.json\nhost: 127.0.0.1:8420\nsec-fetch-site: same-origin\n",
+    b"GET /api/events\nhost: 127.0.0.1:8420\nlast-event-id: 1\n",
+    b"GET /..%2f..%2fsecret?token=x\nhost: 127.0.0.1:8420\n",
+)
+"""Requests of a page: method and address, then headers."""
+SECRET = b"a file outside of the runs"
+
+
+def page_targets(folder: Path) -> dict[str, Target]:
+    from gemax.view.app import make_app
+    from gemax.view.events import Changes
+    from gemax.view.library import Library
+    from gemax.view.security import Access
+    from tests.view.fake_runs import make_run
+
+    folder.mkdir(exist_ok=True)
+    written(folder / "secret", SECRET)
+    if not (folder / "runs").exists():
+        make_run(folder / "runs" / "run", updates=5, snapshots=(1,))
+    library = Library(folder / "runs")
+    apps = [
+        make_app(library, Access("127.0.0.1", 8420, token), Changes(library)) for token in (None, "token")
+    ]
+
+    def read(content: bytes) -> None:
+        for app in apps:
+            status, headers, body = answer_of(app, content)
+            assert status < 500, body
+            assert b"content-security-policy" in headers
+            assert SECRET not in body
+
+    return {"requests of a page": damaged(REQUESTS, read, 0.02)}
+
+
+def answer_of(app: Any, request: bytes) -> tuple[int, set[bytes], bytes]:
+    """Returns status, names of the headers and body of an answer. The client leaves after its request."""
+    import asyncio
+    from urllib.parse import unquote_to_bytes
+
+    line, *lines = request.split(b"\n")
+    method, _, address = line.partition(b" ")
+    path, _, query = address.partition(b"?")
+    pairs = [header.partition(b":") for header in lines if header]
+    scope = {
+        "type": "http", "method": method.decode("latin-1"), "path": unquote_to_bytes(path).decode(errors="replace"),
+        "raw_path": path, "query_string": query, "http_version": "1.1", "scheme": "http", "root_path": "",
+        "headers": [(name.strip().lower(), value.strip()) for name, _, value in pairs],
+        "server": ("127.0.0.1", 8420), "client": ("127.0.0.1", 1),
+    }  # fmt: skip
+    messages = []
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    body = b"".join(message.get("body", b"") for message in messages[1:])
+    return messages[0]["status"], {name for name, _ in messages[0]["headers"]}, body
+
+
+# Command lines
+
+
+def command_line(dice: random.Random) -> list[str]:
+    values = [str(value).replace("\0", "?") for value in VALUES]
+    words = [*FLAGS, *values, "gem", "two-rooms", "--", "-h", "--seed"]
+    chosen = [dice.choice(words) for _ in range(dice.randrange(1, 6))]
+    return [dice.choice(["two-rooms", "gym:CartPole-v1", "", "two-room", "\ufffd"]), *chosen]
+
+
+def parse_arguments(arguments: list[str]) -> None:
+    from gemax.cli.train import config_of, parse_flags
+
+    with (
+        contextlib.redirect_stdout(None),
+        contextlib.redirect_stderr(None),
+        contextlib.suppress(SystemExit),
+    ):
+        config_of(parse_flags(arguments))
+
+
+# Spaces
 
 
 def random_space(dice: random.Random) -> tuple[Any, Any]:
@@ -260,59 +360,3 @@ def read_space(drawn: tuple[Any, Any]) -> None:
         encoded = encoder.encode_one(observation)
         assert encoded.shape == encoder.shape
         assert np.isfinite(encoded.astype(float)).all()
-
-
-class Crash(NamedTuple):
-    """An input that was neither read nor refused."""
-
-    target: str
-    content: Any
-    message: str
-
-
-def fuzz(name: str, target: Target, num_inputs: int, seed: int = 0) -> tuple[Counter, list[Crash]]:
-    """Reads random inputs. Returns how many were read and refused, and the crashes."""
-    from gemax.cli.failures import describe_failure
-    from gemax.errors import ExitCode
-
-    dice, outcomes, crashes = random.Random(seed), Counter(), []
-    for _ in range(num_inputs):
-        content, started = target.make_input(dice), time.process_time()
-        try:
-            target.read(content)
-            outcomes["read"] += 1
-        except Exception as error:
-            message, exit_code = describe_failure(error)
-            outcomes["refused"] += 1
-            if exit_code == ExitCode.INCOMPLETE:
-                crashes.append(Crash(name, content, message))
-        if time.process_time() - started > MAX_SECONDS:
-            crashes.append(Crash(name, content, "hangs"))
-    return outcomes, crashes
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=None)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    report, num_crashes = {}, 0
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as folder:
-        for name, target in make_targets(Path(folder)).items():
-            num_inputs = max(1, round(target.share * options.inputs))
-            outcomes, crashes = fuzz(name, target, num_inputs, options.seed)
-            report[name] = {"inputs": num_inputs, **outcomes, "crashes": len(crashes)}
-            num_crashes += len(crashes)
-            print(name, report[name], flush=True)
-            for crash in crashes[:3]:
-                print(f"  {str(crash.content)[:300]!r}\n  {crash.message[-600:]}", flush=True)
-            if options.out is not None:
-                options.out.write_text(json.dumps({"seed": options.seed, "targets": report}, indent=2) + "\n")
-    raise SystemExit(1 if num_crashes else 0)
-
-
-if __name__ == "__main__":
-    main()

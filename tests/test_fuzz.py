@@ -4,18 +4,35 @@ import warnings
 
 import pytest
 
-from tests.fuzzing import fuzz, make_targets
+from tests.fuzz_targets import make_targets
+from tests.fuzzing import fuzz, fuzz_structured, structured_targets
 
 NUM_INPUTS = 2_000
 """Of all targets together; each has its share."""
+NUM_STRUCTURED = 150
 
 
-@pytest.mark.fault(56)
+@pytest.fixture(autouse=True)
+def ignore_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.fault(56, times=NUM_INPUTS)
 def test_damaged_inputs_are_read_or_refused_with_our_own_errors(tmp_path):
     for name, target in make_targets(tmp_path).items():
         num_inputs = max(3, round(target.share * NUM_INPUTS))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            outcomes, crashes = fuzz(name, target, num_inputs)
-        assert crashes == [], name
-        assert sum(outcomes.values()) == num_inputs
+        report = fuzz(target, num_inputs)
+        assert report.crashes == [], name
+        assert sum(report.outcomes.values()) == num_inputs
+
+
+@pytest.mark.fault(23, 56, times=NUM_STRUCTURED)
+@pytest.mark.parametrize("name", ["maps", "configurations", "spaces and observations"])
+def test_inputs_of_every_structure_are_read_or_refused(name, tmp_path):
+    strategy, target = structured_targets(tmp_path)[name]
+    report = fuzz_structured(strategy, target, NUM_STRUCTURED)
+    assert report.crashes == []
+    assert report.outcomes["read"] > NUM_STRUCTURED // 20
+    assert report.outcomes["refused"] > NUM_STRUCTURED // 20

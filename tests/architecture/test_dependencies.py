@@ -44,7 +44,10 @@ def test_every_required_dependency_is_imported():
 def test_every_extra_is_imported():
     extras = project()["optional-dependencies"]
     of_users = {
-        name for extra, needed in extras.items() if extra not in ("test", "check") for name in names(needed)
+        name
+        for extra, needed in extras.items()
+        if extra not in ("test", "check", "fuzz")
+        for name in names(needed)
     }
     installed = {name.lower() for names_of_top in packages_distributions().values() for name in names_of_top}
     assert (of_users & installed) - {"gemax"} <= imported_distributions()

@@ -155,6 +155,7 @@ def test_names_of_this_machine_are_answered(app, host):
     [
         {"origin": "http://evil.example"},
         {"origin": "null"},
+        {"origin": "http://[::1"},
         {"origin": "http://127.0.0.1:9999"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},

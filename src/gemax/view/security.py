@@ -116,7 +116,7 @@ class Guard:
                 "The request names another host than the address that gemax printed. Open that address.", 403
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin.partition("://")[2] != host:
             return PlainTextResponse("Requests of other pages are refused.", 403)
         is_navigation = headers.get("sec-fetch-mode") == "navigate" and scope["path"] == "/"
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_navigation:
