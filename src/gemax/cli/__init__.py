@@ -5,14 +5,18 @@ Verbs import what they need when they run, so that `gemax --help` is fast.
 
 import sys
 
+from gemax.cli.compilation_cache import NO_CACHE_FLAG, use_compilation_cache
 from gemax.cli.failures import describe_failure
 from gemax.cli.streams import tolerant_streams
 from gemax.stopping import Stopped, catch_stop_signals, check_stop, stop_signals_of_program
 
 DESCRIPTION = (
     "Geometric entropy maximisation in JAX: agents that explore. `gemax --version` prints the version; `--debug` "
-    "after any command shows the traceback of an error."
+    "after any command shows the traceback of an error; `--no-compilation-cache` neither reads nor stores compiled "
+    "programs."
 )
+
+DEBUG_FLAG = "--debug"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,9 +30,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_command(arguments: list[str]) -> int:
     """Runs a verb. Reports errors in one line; `--debug` shows their traceback."""
-    debug = "--debug" in arguments
+    debug = DEBUG_FLAG in arguments
+    if NO_CACHE_FLAG not in arguments:
+        use_compilation_cache()
     try:
-        return _run_verb([argument for argument in arguments if argument != "--debug"])
+        return _run_verb([argument for argument in arguments if argument not in (DEBUG_FLAG, NO_CACHE_FLAG)])
     except Stopped as stop:
         print("gemax: stopped.", file=sys.stderr)
         return 128 + stop.signal
