@@ -8,7 +8,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     INCOMPLETE = 1
-    """Some runs of a bench or reproduction failed. Also the code of a defect in gemax, with a traceback."""
+    """Some of several runs or seeds failed. Also the code of a defect in gemax, with a traceback."""
     USAGE = 2
     """Wrong arguments or configuration, files that cannot be used, or too little memory."""
     ENV = 3
@@ -21,6 +21,10 @@ class GemaxError(Exception):
     """Base class. Invalid input raises ValueError or OSError instead, with exit code 2."""
 
     exit_code: int = ExitCode.INCOMPLETE
+
+
+class SeedsFailedError(GemaxError):
+    """Some of several seeds failed. The message says which and why, and what became of the others."""
 
 
 class EnvFault(GemaxError):  # noqa: N818 the fault is in the user's environment, not in gemax

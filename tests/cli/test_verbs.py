@@ -11,7 +11,7 @@ import gemax
 from gemax.cli import main
 from gemax.cli.doctor import untested, verdict
 from gemax.runs.metrics_file import append_metrics
-from gemax.runs.run_directory import RunDirectory
+from gemax.runs.run_directory import create_run
 from gemax.training.presets import configure
 
 
@@ -28,9 +28,10 @@ def test_record_writes_a_film_into_the_run(run, capsys):
         assert film.info["duration"] == 50
 
 
-def fake_run(path, method, seed, returns):
-    untrained(path, "two-rooms", method=method, seed=seed)
-    directory = RunDirectory(path)
+def fake_run(path, method, seed, returns, **settings):
+    config = configure("two-rooms", **(TINY | {"method": method, "seed": seed} | settings))
+    with create_run(path, config.to_json()) as directory:
+        pass
     for number, value in enumerate(returns, 1):
         line = {"frames": 100 * number, "recent_return": value, "episodes": 200.0, "return": value}
         append_metrics(directory.metrics, number, line)
@@ -59,6 +60,24 @@ def test_compare_groups_runs_by_method_with_intervals(tmp_path, capsys):
     assert [line.get_label() for line in axis.lines] == ["GEM (2)", "RND (1)"]
     assert axis.lines[0].get_ydata()[-1] == pytest.approx(0.8)
     assert comparison._repr_html_().count("<tr>") == 3
+
+
+def test_compare_names_the_settings_in_which_groups_differ(tmp_path):
+    """All runs have tiny networks, which are not named. Seed and length do not divide them."""
+    runs = [
+        fake_run(tmp_path / "a", "gem", 0, [0.1, 0.2]),
+        fake_run(tmp_path / "b", "gem", 1, [0.1, 0.2], updates=9),
+        fake_run(tmp_path / "c", "gem", 0, [0.1, 0.3], learning_rate=3e-4, lstm_size=7),
+        fake_run(tmp_path / "d", "rnd", 0, [0.1, 0.3]),
+    ]
+    comparison = gemax.compare(*runs)
+    assert [row[1:3] for row in comparison.rows] == [
+        ["GEM, lstm_size 5", "2"],
+        ["GEM, learning_rate 0.0003, lstm_size 7", "1"],
+        ["RND, lstm_size 5", "1"],
+    ]
+    (axis,) = comparison.figure.axes
+    assert [line.get_linestyle() for line in axis.lines] == ["-", "--", "-"]
 
 
 def test_compare_needs_runs_that_exist(tmp_path, capsys):

@@ -46,7 +46,13 @@ def test_a_killed_run_continues_on_another_machine_with_the_same_result(tmp_path
         alone = tmp_path / f"alone-{seed}"
         subprocess.run(command(alone, "--seed", seed), env=environment, check=True, capture_output=True)
         assert metrics_but_seconds(out / f"seed-{seed}") == metrics_but_seconds(alone)
-    assert sorted(os.listdir(out)) == ["seed-0", "seed-1"]
+    assert sorted(os.listdir(out)) == [
+        "config.json",
+        "learning_curve.png",
+        "seed-0",
+        "seed-1",
+        "summary.json",
+    ]
 
 
 def wait_for_checkpoint(child, out):

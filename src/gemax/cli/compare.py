@@ -11,7 +11,7 @@ def compare(
     /,
     out: Annotated[Path, arg(metavar="FILE")] = Path("compare.png"),
 ) -> int:
-    """Compares runs in a table and one figure, grouped by environment and method.
+    """Compares runs in a table and one figure, grouped by environment, method and settings.
 
     Args:
         runs: Run directories. A run of several seeds counts as several runs.

@@ -1,4 +1,14 @@
-"""Checks flags before they are parsed: names from other libraries, and settings that a run keeps for good."""
+"""Flags from dataclasses with their help, and checks of flags before they are parsed."""
+
+import ast
+import inspect
+import itertools
+import textwrap
+from collections.abc import Collection
+from dataclasses import fields, make_dataclass
+from typing import Annotated, Any
+
+from tyro.conf import Suppress, arg
 
 from gemax.settings import ELSEWHERE, NOT_A_SETTING, hint_for_setting
 from gemax.training.config import SECTION_OF, check_changeable
@@ -26,3 +36,36 @@ def flag_names(arguments: list[str]) -> list[str]:
     return [
         argument[2:].split("=")[0].replace("-", "_") for argument in arguments if argument.startswith("--")
     ]
+
+
+def with_help(settings: type, hidden: Collection[str] = ()) -> type:
+    """Returns a dataclass whose flags have the docstrings of its fields as help, each as one paragraph.
+
+    tyro keeps the line breaks of a docstring. Hidden fields have no flag.
+    """
+    help_texts = field_docstrings(settings)
+    flags: list[Any] = [
+        (
+            field.name,
+            Suppress[field.type]
+            if field.name in hidden
+            else Annotated[field.type, arg(help=help_texts[field.name])],
+            field,
+        )
+        for field in fields(settings)
+    ]
+    namespace = {"__doc__": settings.__doc__}
+    return make_dataclass(settings.__name__, flags, bases=(settings,), frozen=True, namespace=namespace)
+
+
+def field_docstrings(settings: type) -> dict[str, str]:
+    """Returns the docstring of every field of a dataclass and its bases, without line breaks."""
+    found = {}
+    for base in reversed(settings.__mro__[:-1]):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(definition, ast.ClassDef)
+        for statement, text in itertools.pairwise(definition.body):
+            match statement, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = " ".join(words.split())
+    return found

@@ -53,9 +53,12 @@ def resume(
     """
     given = dict(locals())
     from gemax.cli.progress import report_outcome
+    from gemax.experiments.seeds import resume_seeds
     from gemax.launch.placement import resume as resume_run
+    from gemax.launch.ray_worker import seed_workers
     from gemax.runs.progress import TrainingBar
     from gemax.runs.run_directory import RunDirectory
+    from gemax.runs.seed_directories import has_separate_seeds
     from gemax.runs.session import Hooks
     from gemax.runs.sinks import sinks_for
     from gemax.training.assemble import CustomParts
@@ -63,8 +66,14 @@ def resume(
 
     changes = {name: given[name] for name in SAFE_FIELDS if given[name] is not None}
     config = config_from_json(RunDirectory(run).read_config())
-    sinks = sinks_for(tensorboard=tensorboard, wandb=wandb)
+    sinks, custom = sinks_for(tensorboard=tensorboard, wandb=wandb), CustomParts(trust=trust)
     with TrainingBar(updates or config.run.updates) as bar:
         hooks = Hooks(bar.log, bar.show, sinks)
-        outcome = resume_run(launch, run, changes, hooks, CustomParts(trust=trust), checkpoint)
+        if has_separate_seeds(RunDirectory(run), config):
+            launch.check(config, config.run.seeds)
+            with seed_workers(launch, config.run.seeds, bar.log) as make_workers:
+                options = {"make_workers": make_workers, "tensorboard": tensorboard, "wandb": wandb}
+                outcome = resume_seeds(run, changes, hooks, custom, checkpoint=checkpoint, **options)
+        else:
+            outcome = resume_run(launch, run, changes, hooks, custom, checkpoint)
     return 0 if outcome is None else report_outcome(outcome)

@@ -1,14 +1,15 @@
 """`gemax train`: trains an agent to explore an environment."""
 
 import contextlib
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import OmitArgPrefixes, Positional, Suppress, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from gemax.cli.flags import flag_names
-from gemax.errors import ExitCode
+from gemax.cli.flags import flag_names, with_help
 from gemax.launch.options import LaunchOptions
 from gemax.rewards.config import Method
 from gemax.settings import field_names
@@ -21,8 +22,8 @@ class CommonFlags:
     """Trains an agent to explore an environment. Writes metrics, checkpoints and plots to a run directory."""
 
     env_id: Annotated[Positional[str], arg(metavar="ENV")] = "two-rooms"
-    """Environment: a name that `gemax envs` lists, `gym:ID` for any Gymnasium environment, or
-    `gym:MODULE:CLASS` for a class or function of your own (`jax:MODULE:FUNCTION` if it makes a `gemax.JaxEnv`)."""
+    """Environment: a name that `gemax envs` lists, `gym:ID` for any Gymnasium environment, or `gym:MODULE:CLASS`
+    for a class or function of your own (`jax:MODULE:FUNCTION` if it makes a `gemax.JaxEnv`)."""
     map: Annotated[Path | None, arg(metavar="FILE")] = None
     """Text file with a custom map to explore instead of ENV. Set the episode length with `--horizon`."""
     method: Method = "gem"
@@ -32,7 +33,7 @@ class CommonFlags:
     seed: int = 0
     """Random seed. With `--seeds N`, the first of N consecutive seeds."""
     seeds: int = 1
-    """Number of seeds to train in parallel (gemax environments only)."""
+    """Number of seeds to train: in one program, and for `gym:` environments in one process per seed."""
     updates: int = 500
     """Number of updates to train for."""
     frames: Annotated[int | None, arg(metavar="N")] = None
@@ -65,50 +66,45 @@ HIDDEN = {*field_names(CommonFlags), "map_text", "start_update", "grouped"}
 """Configuration fields without a flag in their section: they are common flags, or gemax sets them."""
 
 
-def section_flags(section: type) -> type:
-    """Returns a section of the configuration with its hidden fields suppressed."""
-    hidden = [
-        (field.name, Suppress[field.type], field.default) for field in fields(section) if field.name in HIDDEN
-    ]
+@functools.cache
+def section_flags() -> dict[str, type]:
+    """Returns the flags of every section of the configuration, without those of its hidden fields."""
+    return {name: with_help(section, HIDDEN) for name, section in SECTIONS.items()}
+
+
+@functools.cache
+def train_flags() -> Any:
+    """Returns the dataclass of all flags: the common ones, then one group per section."""
+    groups = {**section_flags(), "launch": with_help(LaunchOptions)}
     return make_dataclass(
-        section.__name__, hidden, bases=(section,), frozen=True, namespace={"__doc__": section.__doc__}
+        "TrainFlags",
+        [(name, OmitArgPrefixes[flags], field(default_factory=flags)) for name, flags in groups.items()],
+        bases=(with_help(CommonFlags),),
+        frozen=True,
+        namespace={"__doc__": CommonFlags.__doc__},
     )
 
 
-SECTION_FLAGS = {name: section_flags(section) for name, section in SECTIONS.items()}
-TrainFlags: Any = make_dataclass(
-    "TrainFlags",
-    [
-        (name, OmitArgPrefixes[flags], field(default_factory=flags))
-        for name, flags in {**SECTION_FLAGS, "launch": LaunchOptions}.items()
-    ],
-    bases=(CommonFlags,),
-    frozen=True,
-    namespace={"__doc__": CommonFlags.__doc__},
-)
-"""The common flags, then one group of flags per section."""
-
-
 def parse_flags(arguments: list[str]) -> Any:
-    """Parses `TrainFlags`, twice: environment, preset and method decide the defaults of the other flags."""
+    """Parses the flags, twice: environment, preset and method decide the defaults of the other flags."""
     import tyro
 
     known = [argument for argument in arguments if argument not in ("-h", "--help")]
-    first = tyro.cli(TrainFlags, default=default_flags("two-rooms"), args=known, prog="gemax train")
+    first = tyro.cli(train_flags(), default=default_flags("two-rooms"), args=known, prog="gemax train")
     default = default_flags(first.env_id, preset=first.preset, method=first.method)
-    return tyro.cli(TrainFlags, default=default, args=arguments, prog="gemax train")
+    return tyro.cli(train_flags(), default=default, args=arguments, prog="gemax train")
 
 
 def default_flags(env_id: str, **chosen: Any) -> Any:
-    """Returns the `TrainFlags` of a preset."""
+    """Returns the flags of a preset."""
     config = configure(env_id, **chosen)
-    sections = {name: flags(**vars(getattr(config, name))) for name, flags in SECTION_FLAGS.items()}
+    sections = {name: flags(**vars(getattr(config, name))) for name, flags in section_flags().items()}
     common = {name: value for name, value in config.flat.items() if name in field_names(CommonFlags)}
-    return TrainFlags(**common, **sections)
+    return train_flags()(**common, **sections)
 
 
 def config_of(flags: Any) -> Config:
-    """Returns the configuration that `TrainFlags` describe. It holds the text of a map, not its file name."""
+    """Returns the configuration that the flags describe. It holds the text of a map, not its file name."""
     settings = {name: value for section in SECTIONS for name, value in vars(getattr(flags, section)).items()}
     settings |= {name: value for name, value in vars(flags).items() if name in settings}
     if flags.map is not None:
@@ -126,42 +122,57 @@ def train(arguments: list[str]) -> int:
     if "frames" in names and "updates" in names:
         raise ValueError("give either --frames or --updates.")
     check_used(flags.env_id, [] if flags.map is not None else [name for name in names if name in SECTION_OF])
-    if flags.launch.launcher == "ray" and flags.seeds > 1 and not flags.launch.actors:
-        return train_seeds(flags)
+    config = config_of(flags)
+    if (
+        flags.seeds > 1
+        and not flags.launch.actors
+        and (flags.launch.launcher == "ray" or not config.is_compiled)
+    ):
+        return train_seeds(flags, config)
     from gemax.cli.progress import report_outcome
     from gemax.launch.placement import start_run
     from gemax.runs.progress import TrainingBar
     from gemax.runs.session import Hooks
     from gemax.runs.sinks import sinks_for
 
-    config, sinks = config_of(flags), sinks_for(tensorboard=flags.tensorboard, wandb=flags.wandb)
-    out, page = flags.out, contextlib.nullcontext()
-    if flags.view:
-        from gemax.cli.view import prepare_live_view
-
-        out, page = prepare_live_view(config, flags.out)
-    with page:
+    sinks = sinks_for(tensorboard=flags.tensorboard, wandb=flags.wandb)
+    with live_page(flags, config) as out:
         with TrainingBar(config.run.updates) as bar:
             hooks = Hooks(bar.log, bar.show, sinks, snapshots=flags.snapshots)
             run = start_run(flags.launch, config, out, hooks)
         return 0 if run is None else report_outcome(run)
 
 
-def train_seeds(flags: Any) -> int:
-    """Trains every seed as a run of its own on a Ray cluster, in the directories that `--seeds` writes otherwise."""
-    from gemax.cli.runs_bar import RunsBar
-    from gemax.experiments.seeds import train_seeds as train
-    from gemax.launch.ray_worker import run_workers
-    from gemax.runs.seed_directories import new_run_path
+def train_seeds(flags: Any, config: Config) -> int:
+    """Trains every seed as a run of its own, in processes of this machine or on a Ray cluster."""
+    from gemax.cli.progress import report_outcome
+    from gemax.experiments.seeds import start_seeds
+    from gemax.launch.ray_worker import seed_workers
+    from gemax.runs.progress import TrainingBar
+    from gemax.runs.session import Hooks
+    from gemax.runs.sinks import sinks_for
 
-    config = config_of(replace(flags, seeds=1))
     flags.launch.check(config, flags.seeds)
-    out = flags.out or new_run_path(config, None)
-    with RunsBar() as bar, run_workers(flags.launch, flags.seeds, bar.log) as make_workers:
-        outcome = train(config, flags.seeds, out, make_workers, flags.seeds, bar.show)
-        for name, error in outcome.failures.items():
-            bar.log(f"{name} failed: {error}")
-        bar.log(f"Run directories: {out}/")
-    if outcome.stop_signal is not None:
-        return 128 + outcome.stop_signal
-    return ExitCode.INCOMPLETE if outcome.failures else 0
+    sinks = {"tensorboard": flags.tensorboard, "wandb": flags.wandb}
+    sinks_for(**sinks)  # raises if a package is missing
+    with live_page(flags, config) as out:
+        with (
+            TrainingBar(config.run.updates) as bar,
+            seed_workers(flags.launch, flags.seeds, bar.log) as make_workers,
+        ):
+            hooks = Hooks(bar.log, bar.show, snapshots=flags.snapshots)
+            run = start_seeds(config, out, hooks, make_workers=make_workers, **sinks)
+        return report_outcome(run)
+
+
+@contextlib.contextmanager
+def live_page(flags: Any, config: Config) -> Iterator[Path | None]:
+    """Opens the page of the run if `--view` is given. Yields the run directory, or None for a new one."""
+    if not flags.view:
+        yield flags.out
+        return
+    from gemax.cli.view import prepare_live_view
+
+    out, page = prepare_live_view(config, flags.out)
+    with page:
+        yield out

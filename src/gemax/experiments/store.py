@@ -71,6 +71,10 @@ class RunStore:
         distinct = {self.path(config): config for config in configs}
         return [config for config in distinct.values() if not self.is_finished(config)]
 
+    def worker_options(self, quick: bool) -> WorkerOptions:
+        """Returns what the workers that train the runs have in common."""
+        return WorkerOptions(self.unfinished / "compiled", self.write_record, quick)
+
     def run_folder(self, config: Config) -> Path:
         """Returns the folder of a run that is being trained."""
         return self.unfinished / self.name(config)
@@ -99,8 +103,7 @@ def train_missing(
     with locked(store.unfinished / "training.lock"), catch_stop_signals() as stop:
         queue = store.missing(configs)
         costs = {store.name(config): relative_cost(config) for config in queue}
-        options = WorkerOptions(store.unfinished / "compiled", store.write_record, quick)
-        workers = make_workers(jobs, len(queue), options)
+        workers = make_workers(jobs, len(queue), store.worker_options(quick))
         finished: list[str] = []
         failures: dict[str, str] = {}
         while queue or any(worker.config for worker in workers):

@@ -11,7 +11,7 @@ Launcher: TypeAlias = Literal["local", "ray"]
 
 @dataclass(frozen=True)
 class RunLaunchOptions:
-    """Where several runs execute. Their results do not depend on it."""
+    """Where several runs execute. A run has the same result on every machine of the same kind."""
 
     launcher: Launcher = "local"
     """Where actors and runs execute: on this machine (`local`) or on a Ray cluster (`ray`)."""
@@ -23,7 +23,10 @@ class RunLaunchOptions:
 
 @dataclass(frozen=True)
 class LaunchOptions(RunLaunchOptions):
-    """Where a run executes. The result does not depend on it, so that it is no part of the configuration."""
+    """Where a run executes, which is no part of its configuration.
+
+    Several devices only round differently. With actors, the policy that acts lags behind, and results differ.
+    """
 
     actors: int = 0
     """Number of Ray actors that step `gym:` environments, with `--launcher ray`. They share `--num-envs`."""
@@ -42,6 +45,8 @@ class LaunchOptions(RunLaunchOptions):
         if self.launcher == "local" and (self.actors or self.ray_address):
             name = "actors" if self.actors else "ray_address"
             raise ValueError(f"{name} needs a launcher: add `--launcher ray`.")
+        if self.actors and config.run.seeds > 1:
+            raise ValueError(f"actors are for one seed; got {config.run.seeds} seeds. Leave out one of both.")
         if self.launcher == "ray" and not self.actors and num_seeds == 1:
             raise ValueError("launcher ray needs `--actors N`, or several seeds with `--seeds N`.")
         if self.actors and is_compiled:

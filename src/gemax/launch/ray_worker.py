@@ -203,6 +203,15 @@ def run_workers(options: "RunLaunchOptions", jobs: int, log: Callable[[str], Non
         yield partial(_ray_workers, ray, num_cpus, log)
 
 
+@contextlib.contextmanager
+def seed_workers(
+    options: "RunLaunchOptions", num_seeds: int, log: Callable[[str], None]
+) -> Iterator[MakeWorkers | None]:
+    """Yields a function that makes the workers of a cluster for several seeds. None for this machine."""
+    with run_workers(options, num_seeds, log) as make_workers:
+        yield None if options.launcher == "local" else make_workers
+
+
 def _ray_workers(
     ray: Any, num_cpus: float, log: Callable[[str], None], jobs: int, num_runs: int, options: WorkerOptions
 ) -> list[RayWorker]:

@@ -7,10 +7,11 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from multiprocessing import get_context, parent_process
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import current_process, get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from gemax.runs.files import write_bytes, write_json
@@ -56,13 +57,31 @@ class RunWorker(Protocol):
         ...
 
 
+class RunOutputs(NamedTuple):
+    """What a run writes beside metrics and checkpoints."""
+
+    plots: bool = False
+    snapshots: bool = False
+    tensorboard: bool = False
+    wandb: str | None = None
+
+
 class WorkerOptions(NamedTuple):
     """What all workers of a store have in common."""
 
     cache: Path
     """Folder of compiled programs."""
     write_record: WriteRecord
-    quick: bool
+    quick: bool = False
+    in_place: bool = False
+    """Whether a run is trained where its record belongs, and not in its folder."""
+    outputs: RunOutputs = RunOutputs()
+    trust: bool = False
+    """Whether the module of an environment may be imported if its run was made elsewhere."""
+
+    def run_directory(self, folder: Path, record: Path) -> Path:
+        """Returns where a run is trained."""
+        return record if self.in_place else folder / RUN
 
 
 MakeWorkers: TypeAlias = Callable[[int, int, WorkerOptions], Sequence[RunWorker]]
@@ -84,7 +103,7 @@ class Worker:
     """The parent's handle of a worker process. The process starts with its first run, and again if it died."""
 
     def __init__(self, cores: list[int], options: WorkerOptions) -> None:
-        self._arguments = (cores, options)
+        self._arguments, self._options = (cores, options), options
         self._process = None
         self._is_stopping = False
         self.config: Config | None = None
@@ -92,13 +111,14 @@ class Worker:
 
     def train(self, config: "Config", folder: Path, record: Path, commit: str | None) -> None:
         """Starts a run in a folder. Its record is written at the end, and the folder is deleted."""
-        self.config, self._folder = config, folder
+        self.config, self._run = config, self._options.run_directory(folder, record)
         prepare_folder(folder, config, commit)
         if self._process is None or not self._process.is_alive():
             context = get_context("spawn")
             self._connection, child = context.Pipe()
             self._process = context.Process(target=serve, args=(child, *self._arguments), daemon=True)
-            self._process.start()
+            with _hidden_main():
+                self._process.start()
             child.close()
         self._connection.send((str(folder), str(record)))
 
@@ -116,7 +136,7 @@ class Worker:
         """Returns the finished fraction of the run, from its metrics: one line per compiled call."""
         assert self.config is not None
         try:
-            lines = (self._folder / RUN / "metrics.jsonl").read_bytes().count(b"\n")
+            lines = (self._run / "metrics.jsonl").read_bytes().count(b"\n")
         except OSError:
             return 0.0
         return min(lines * self.config.run.updates_per_call / self.config.run.updates, 1.0)
@@ -149,6 +169,8 @@ def read_commits(folder: Path) -> list[str]:
 def serve(connection: Connection, cores: list[int], options: WorkerOptions) -> None:
     """Trains runs in the worker process until the parent closes the connection, or dies."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    # A daemon could not start processes for its environments.
+    current_process().daemon = False
     quick = options.quick
     # Ctrl-C must reach the worker only through its parent, so it leaves the process group of the terminal.
     os.setsid()
@@ -176,13 +198,24 @@ def serve(connection: Connection, cores: list[int], options: WorkerOptions) -> N
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
                 os.dup2(log.fileno(), stream.fileno())
-        answer = train_run(folder, record, options.write_record, quick)
+        answer = train_run(folder, record, options)
         if answer == DONE:
             shutil.rmtree(folder)
         connection.send(answer)
         if not quick:
             # Compiled programs are large, and there are hundreds of runs.
             jax.clear_caches()
+
+
+@contextlib.contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Hides the main module from a new process, which would import the user's script and so train again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _end_with_parent() -> None:
@@ -193,23 +226,31 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def train_run(folder: Path, record: Path, write_record: WriteRecord, quick: bool) -> str:
-    """Starts or resumes a run, evaluates its policy and writes its record. Returns the worker's answer."""
-    from gemax.runs.session import Hooks, resume, start_run
-    from gemax.training.config import config_from_json
+def train_run(folder: Path, record: Path, options: WorkerOptions) -> str:
+    """Starts or resumes a run, evaluates its policy and writes its record. Returns the worker's answer.
 
-    run = folder / RUN
-    hooks = Hooks(plots=False, snapshots=False)
+    A run that is resumed gets those settings of its configuration that can change.
+    """
+    from gemax.runs.run_directory import RunDirectory
+    from gemax.runs.session import Hooks, resume, start_run
+    from gemax.runs.sinks import sinks_for
+    from gemax.training.assemble import CustomParts
+    from gemax.training.config import config_from_json, safe_changes
+
+    outputs, path = options.outputs, options.run_directory(folder, record)
     try:
-        if (run / "config.json").exists():
-            outcome = resume(run, hooks=hooks)
+        sinks = sinks_for(tensorboard=outputs.tensorboard, wandb=outputs.wandb)
+        hooks = Hooks(sinks=sinks, plots=outputs.plots, snapshots=outputs.snapshots)
+        config = config_from_json(json.loads((folder / CONFIG).read_text()))
+        if (path / "config.json").exists():
+            changes = safe_changes(config_from_json(RunDirectory(path).read_config()), config)
+            outcome = resume(path, changes, CustomParts(trust=options.trust), hooks)
         else:
-            shutil.rmtree(run, ignore_errors=True)
-            config = config_from_json(json.loads((folder / CONFIG).read_text()))
-            outcome = start_run(config, run, hooks=hooks)
+            shutil.rmtree(path, ignore_errors=True)
+            outcome = start_run(config, path, hooks=hooks)
         if outcome.stop_signal is not None:
             return STOPPED
-        write_record(folder, record, quick)
+        options.write_record(folder, record, options.quick)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return DONE

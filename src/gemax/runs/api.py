@@ -12,6 +12,7 @@ from gemax.runs.handle import Run, open_run
 from gemax.runs.session import Callback
 from gemax.runs.show_progress import show_progress
 from gemax.runs.sinks import sinks_for
+from gemax.settings import import_function
 from gemax.training.assemble import CustomParts, CustomReward, MakeEnv
 from gemax.training.custom_env import name_of_env
 from gemax.training.presets import configure
@@ -42,7 +43,8 @@ def train(
             `num_envs` must be their size. A function that can be imported is stored in the run as `module:function`,
             so that no command needs it again.
         method: The intrinsic reward.
-        seed: Random seed. With `seeds=5`, the first of five seeds that are trained together.
+        seed: Random seed. With `seeds=5`, the first of five seeds. Those of a Gymnasium environment are trained in
+            processes of their own, which import the environment by its name.
         out: Run directory. The default is runs/ENV-METHOD-SEED, numbered if that exists.
         frames: Number of environment steps of each seed, instead of `updates`.
         progress: Shows a progress bar in a terminal or notebook, and prints lines otherwise.
@@ -78,7 +80,12 @@ def train(
     )
     sinks, path = sinks_for(tensorboard=tensorboard, wandb=wandb), None if out is None else Path(out)
     with show_progress(config.run.updates, progress, callback, sinks) as hooks:
-        outcome = session.start_run(config, path, custom, hooks)
+        if config.run.seeds > 1 and not config.is_compiled:
+            # `experiments` is above this package.
+            start_seeds = import_function("gemax.experiments", "seeds:start_seeds")
+            outcome = start_seeds(config, path, hooks, custom, tensorboard=tensorboard, wandb=wandb)
+        else:
+            outcome = session.start_run(config, path, custom, hooks)
     return Run(outcome.path, custom, outcome.stop_signal)
 
 

@@ -12,7 +12,7 @@ from gemax.runs.best_checkpoint import why_there_is_no_best
 from gemax.runs.checkpoints import Checkpoint, LoadedCheckpoint, NoBestError, load_checkpoint
 from gemax.runs.files import write_json
 from gemax.runs.run_directory import RunDirectory
-from gemax.runs.seed_directories import seed_directories
+from gemax.runs.seed_directories import has_separate_seeds, seed_directories
 from gemax.runs.session import ceiling_of
 from gemax.runs.stored_config import read_trusted_config
 from gemax.settings import check_seed
@@ -47,8 +47,10 @@ def load_run(path: Path, custom: CustomParts | None = None, checkpoint: Checkpoi
         ValueError: The configuration is damaged, or custom parts are missing.
     """
     run = RunDirectory(path)
-    trainer = assemble(read_trusted_config(run, custom), custom)
-    config = trainer.config
+    config = read_trusted_config(run, custom)
+    if has_separate_seeds(run, config):
+        return _load_separate_seeds(run, config, custom, checkpoint)
+    trainer = assemble(config, custom)
     if checkpoint == "best":
         shapes = state_shapes(trainer._replace(config=config.replace(seeds=1)))
         loaded = {
@@ -63,6 +65,16 @@ def load_run(path: Path, custom: CustomParts | None = None, checkpoint: Checkpoi
         )
     loaded = load_checkpoint(run.checkpoints, state_shapes(trainer), checkpoint)
     return LoadedRun(trainer, states_by_seed(trainer, loaded.tree), loaded.messages)
+
+
+def _load_separate_seeds(
+    run: RunDirectory, config: Config, custom: CustomParts | None, checkpoint: Checkpoint
+) -> LoadedRun:
+    seeds = [load_run(seed.path, custom, checkpoint) for seed in seed_directories(run, config).values()]
+    if not seeds:
+        raise CheckpointError(f"{run.path} has no checkpoint yet: none of its seeds has started.")
+    states = {seed: state for loaded in seeds for seed, state in loaded.states.items()}
+    return LoadedRun(seeds[0].trainer, states, [message for loaded in seeds for message in loaded.messages])
 
 
 def _load_best(run: RunDirectory, config: Config, shapes: TrainState) -> LoadedCheckpoint:

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from gemax.runs import session
 from gemax.runs.checkpoints import Checkpoint
 from gemax.runs.evaluation import LoadedRun, evaluate_run, load_run
+from gemax.runs.metric_logger import mean_lines
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory
 from gemax.runs.run_metrics import RunMetrics
-from gemax.runs.seed_directories import seed_directories, seed_folders
+from gemax.runs.seed_directories import has_separate_seeds, seed_directories, seed_folders
 from gemax.runs.session import Callback
 from gemax.runs.show_progress import show_progress
 from gemax.runs.sinks import sinks_for
+from gemax.runs.summary import summary_of_separate_seeds
 from gemax.settings import import_function
 from gemax.training.assemble import CustomParts
 from gemax.training.collector import EpisodeOptions
@@ -61,6 +63,9 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`. A run that was killed has no such file, and the status `unfinished`."""
+        if self._has_separate_seeds:
+            summaries = {seed: run.summary for seed, run in self.seeds.items()}
+            return summary_of_separate_seeds(summaries, self.config.run.seeds)
         if self._directory.has_summary:
             return self._directory.read_summary()
         lines = read_metrics(self._directory.metrics)
@@ -69,13 +74,14 @@ class Run:
     @property
     def metrics(self) -> RunMetrics:
         """The metrics as arrays by name, for example `run.metrics["return"]`. Means over the seeds of a group."""
-        return RunMetrics(read_metrics(self._directory.metrics))
+        return RunMetrics(self._lines)
 
     @property
     def seeds(self) -> dict[int, "Run"]:
         """The run of every seed. A run of one seed is its own."""
         if self.config.run.seeds == 1:
             return {self.config.run.seed: self}
+        # Those of a group that trains at the moment may not have started.
         directories = seed_directories(self._directory, self.config)
         return {seed: Run(directory.path, self.custom) for seed, directory in directories.items()}
 
@@ -142,7 +148,13 @@ class Run:
         if updates is not None:
             changes["updates"] = updates
         with show_progress(updates or self.config.run.updates, progress, callback, sinks) as hooks:
-            outcome = session.resume(self.path, changes, self.custom, hooks, checkpoint)
+            if self._has_separate_seeds:
+                # `experiments` is above this package.
+                resume_seeds = import_function("gemax.experiments", "seeds:resume_seeds")
+                options = {"checkpoint": checkpoint, "tensorboard": tensorboard, "wandb": wandb}
+                outcome = resume_seeds(self.path, changes, hooks, self.custom, **options)
+            else:
+                outcome = session.resume(self.path, changes, self.custom, hooks, checkpoint)
         return Run(outcome.path, self.custom, outcome.stop_signal)
 
     def collect(self, episodes: int = 1000, **options: Any) -> str:
@@ -213,7 +225,7 @@ class Run:
         figure = run_figure(
             loaded.trainer,
             list(loaded.states.values()),
-            read_metrics(self._directory.metrics),
+            self._lines,
             lines_of_seeds,
         )
         if path is not None:
@@ -232,7 +244,7 @@ class Run:
         from gemax.runs.plots import learning_curve
 
         parts = [f"<b>{html.escape(str(self.path))}</b><br>{html.escape(self._line())}<br>"]
-        lines = read_metrics(self._directory.metrics)
+        lines = self._lines
         if lines:
             curve = learning_curve(self.config.env.env_id, lines, self.summary.get("entropy_ceiling"))
             parts.append(inline_image(figure_bytes(curve), 480))
@@ -240,6 +252,17 @@ class Run:
         if heatmap.is_file():
             parts.append(inline_image(heatmap.read_bytes(), 240))
         return "".join(parts)
+
+    @property
+    def _has_separate_seeds(self) -> bool:
+        return has_separate_seeds(self._directory, self.config)
+
+    @property
+    def _lines(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl`, or the means over seeds that are runs of their own."""
+        if self._has_separate_seeds:
+            return mean_lines(read_metrics(run._directory.metrics) for run in self.seeds.values())
+        return read_metrics(self._directory.metrics)
 
     def _line(self) -> str:
         """Returns environment, method, progress and return in one line."""

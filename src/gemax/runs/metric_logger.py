@@ -1,6 +1,6 @@
 """Writes the metrics of every compiled call to files and sinks, and logs warnings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -137,11 +137,25 @@ def metrics_line(
 
 def mean_line(spec: EnvSpec, lines: list[Line]) -> Line:
     """Returns the mean over seeds at the same update, with the number of seeds that have solved the environment."""
-    means = {name: _mean([line[name] for line in lines]) for name in lines[0]}
+    means = {name: mean_known([line[name] for line in lines]) for name in lines[0]}
     same = {name: lines[0][name] for name in ("update", "frames", "seconds")}
     return means | same | {"seeds": len(lines), "seeds_solved": sum(is_solved(spec, line) for line in lines)}
 
 
-def _mean(values: list[float | None]) -> float | None:
+def mean_lines(lines_of_seeds: Iterable[list[Line]]) -> list[Line]:
+    """Returns the mean over seeds that were trained separately, for every update that one of them has logged."""
+    by_update: dict[int, list[Line]] = {}
+    for lines in lines_of_seeds:
+        for line in lines:
+            by_update.setdefault(line["update"], []).append(line)
+    return [
+        {name: mean_known([line.get(name) for line in lines]) for name in lines[0]}
+        | {"update": update, "frames": lines[0]["frames"], "seeds": len(lines)}
+        for update, lines in sorted(by_update.items())
+    ]
+
+
+def mean_known(values: list[float | None]) -> float | None:
+    """Returns the mean of the values that are known. None if there is none."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None

@@ -126,6 +126,17 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return [record for line in (*lines, unfinished) if (record := _parse(line)) is not None]
 
 
+def read_last_metrics(path: Path, num_bytes: int = 2**16) -> dict[str, Any] | None:
+    """Returns the last complete record, from the end of the file. None if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - num_bytes))
+            lines = file.read().split(b"\n")[:-1]
+    except OSError:
+        return None
+    return next((record for line in reversed(lines) if (record := _parse(line)) is not None), None)
+
+
 def _parse(line: bytes) -> dict[str, Any] | None:
     """Returns the record of a line, or None if the line is not a record."""
     try:

@@ -88,11 +88,13 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     """Returns the most important metrics as one line. The return is that of the last 100 episodes."""
     parts = [f"return {format_value(metrics['recent_return'], '.2f')}"]
     seeds = metrics.get("seeds", 1)
-    if "seeds" in metrics:
+    if "updates_of_seeds" in metrics:
+        parts.append(f"seeds at {', '.join(f'{update:,}' for update in metrics['updates_of_seeds'])}")
+    if "seeds_solved" in metrics:
         parts.append(f"{metrics['seeds_solved']} of {seeds} seeds solved")
     if metrics.get("entropy_share") is not None:
         parts.append(f"entropy {metrics['entropy_share']:.1%} of the maximum")
-    speed = seeds * metrics["frames"] / max(metrics["seconds"], 1e-9)
+    speed = metrics.get("frames_per_second", seeds * metrics["frames"] / max(metrics["seconds"], 1e-9))
     return " · ".join([*parts, f"{speed:,.0f} frames/s"])
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gemax.envs.registry import short_name
 from gemax.runs.paths import check_writable, free_path
-from gemax.runs.run_directory import RunDirectory, check_no_run, open_nested_run
+from gemax.runs.run_directory import CONFIG, RunDirectory, check_no_run, open_nested_run
 from gemax.training.config import Config
 
 
@@ -59,7 +59,20 @@ def seed_directories(run: RunDirectory, config: Config) -> dict[int, RunDirector
     """Returns the directory of each seed, to read from. A single seed uses the run directory."""
     if config.run.seeds == 1:
         return {config.run.seed: run}
+    if has_separate_seeds(run, config):
+        return started_seeds(run.path, config)
     return {seed: RunDirectory(run.path / seed_folder(seed)) for seed in config.all_seeds}
+
+
+def started_seeds(path: Path, config: Config) -> dict[int, RunDirectory]:
+    """Returns the directories of the seeds that are runs already. Of separate seeds, some may wait for a process."""
+    directories = {seed: RunDirectory(path / seed_folder(seed)) for seed in config.all_seeds}
+    return {seed: run for seed, run in directories.items() if (run.path / CONFIG).is_file()}
+
+
+def has_separate_seeds(run: RunDirectory, config: Config) -> bool:
+    """Returns whether every seed of a group is a run of its own. Such a group has no metrics and checkpoints itself."""
+    return config.run.seeds > 1 and not run.metrics.exists() and not run.checkpoints.exists()
 
 
 def seed_folders(config: Config) -> str:

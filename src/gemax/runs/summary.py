@@ -55,23 +55,63 @@ def summary_of_group(
     seeds: dict[int, dict[str, Any]],
 ) -> dict[str, Any]:
     """Returns the summary of several seeds, given the lines of mean metrics and the summary of every seed."""
-    facts = provenance()
     return _common(trainer, lines, update, seconds, ceiling) | {
         "solved": {
             "seeds": sum(summary["solved_at_update"] is not None for summary in seeds.values()),
             "of": len(seeds),
         },
-        "frozen": [
-            {"seed": seed, "update": summary["updates"], "not_finite": summary["not_finite"]}
-            for seed, summary in seeds.items()
-            if summary["status"] == "frozen"
-        ],
-        "seeds": [
-            {"seed": seed} | {name: value for name, value in summary.items() if name not in facts}
-            for seed, summary in seeds.items()
-        ],
-        **facts,
+        "frozen": _frozen(seeds),
+        "seeds": _without_provenance(seeds),
+        **provenance(),
     }
+
+
+def summary_of_separate_seeds(seeds: dict[int, dict[str, Any]], num_seeds: int) -> dict[str, Any]:
+    """Returns the summary of several seeds that are runs of their own, given the summaries of those that started."""
+    known = list(seeds.values())
+    is_finished = len(known) == num_seeds and all(
+        summary["status"] in ("finished", "frozen") for summary in known
+    )
+
+    def mean(name: str) -> float | None:
+        values = [summary[name] for summary in known if summary.get(name) is not None]
+        return float(np.mean(values)) if values else None
+
+    return {
+        "status": "finished" if is_finished else "stopped",
+        "updates": min((summary["updates"] for summary in known), default=0)
+        if len(known) == num_seeds
+        else 0,
+        "frames": min((summary.get("frames", 0) for summary in known), default=0),
+        "seconds": max((summary.get("seconds", 0.0) for summary in known), default=0.0),
+        "return": mean("return"),
+        "recent_return": mean("recent_return"),
+        "visitation_entropy": mean("visitation_entropy"),
+        "entropy_ceiling": mean("entropy_ceiling"),
+        "solved": {
+            "seeds": sum(summary.get("solved_at_update") is not None for summary in known),
+            "of": num_seeds,
+        },
+        "frozen": _frozen(seeds),
+        "seeds": _without_provenance(seeds),
+        **provenance(),
+    }
+
+
+def _frozen(seeds: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"seed": seed, "update": summary["updates"], "not_finite": summary["not_finite"]}
+        for seed, summary in seeds.items()
+        if summary["status"] == "frozen"
+    ]
+
+
+def _without_provenance(seeds: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    facts = provenance()
+    return [
+        {"seed": seed} | {name: value for name, value in summary.items() if name not in facts}
+        for seed, summary in seeds.items()
+    ]
 
 
 def _common(

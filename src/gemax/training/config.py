@@ -32,7 +32,7 @@ class RunConfig:
     seed: Seed = 0
     """Random seed, or the first one of several."""
     seeds: PositiveInt = 1
-    """Number of seeds to train in parallel, starting from `seed` (gemax environments only)."""
+    """Number of seeds to train, starting from `seed`. `gym:` environments have a process for each."""
     updates: PositiveInt = 500
     """Number of updates."""
     stop_at_return: float | None = None
@@ -75,11 +75,6 @@ class Config:
         check_seed("the last seed", self.all_seeds[-1])
         if run.grouped and run.seeds > 1:
             raise ValueError(f"seeds must be 1 for one seed of a group; got {run.seeds}.")
-        if run.seeds > 1 and not find_env(env.env_id).is_compiled:
-            raise ValueError(
-                f"seeds must be 1 for {env.env_id}: only gemax environments are trained together. Train one run per "
-                "seed (--seed 0, --seed 1, …) and put them side by side with gemax compare."
-            )
         if run.start_checkpoint != "newest" and not run.start_from:
             raise ValueError(
                 f"start_checkpoint is for start_from, which is empty; got {run.start_checkpoint}."
@@ -96,6 +91,11 @@ class Config:
             raise ValueError(
                 f"unroll_period must be at most unroll_length ({agent.unroll_length}); got {agent.unroll_period}."
             )
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the environment runs inside of the compiled training loop. Others are stepped in Python."""
+        return find_env(self.env.env_id).is_compiled
 
     @property
     def frames_per_update(self) -> int:
@@ -145,6 +145,12 @@ def check_changeable(name: str) -> None:
             f"{name} cannot be changed in a run that exists. Train a new run that starts from it (--from RUN), or "
             f"change one of these: {', '.join(SAFE_FIELDS)}."
         )
+
+
+def safe_changes(stored: Config, config: Config) -> dict[str, Any]:
+    """Returns the fields that differ from a stored configuration, among those that can be changed."""
+    old, new = stored.flat, config.flat
+    return {name: new[name] for name in SAFE_FIELDS if new[name] != old[name]}
 
 
 def config_from_json(content: dict[str, Any]) -> Config:

@@ -7,7 +7,7 @@ import pytest
 from gemax.experiments.explore.records import load_record
 from gemax.experiments.explore.runner import run_name, write_record
 from gemax.experiments.explore.suite import ExploreRun, find_methods, find_tasks, plan_runs
-from gemax.launch.worker import COMMITS, CONFIG, DONE, train_run
+from gemax.launch.worker import COMMITS, CONFIG, DONE, WorkerOptions, train_run
 from gemax.runs.files import write_json
 
 
@@ -27,5 +27,6 @@ def trained(tmp_path_factory):
     write_json(folder / CONFIG, run.config.to_json())
     (folder / COMMITS).write_text("abc\ndef")
     path = folder.with_suffix(".json")
-    assert train_run(folder, path, partial(write_record, {run_name(run): run}, {"gemax": "0"}), True) == DONE
+    write = partial(write_record, {run_name(run): run}, {"gemax": "0"})
+    assert train_run(folder, path, WorkerOptions(folder, write, quick=True)) == DONE
     return Trained(run, folder, path, load_record(path))
