@@ -94,6 +94,8 @@ def _environment(config: Config, custom: CustomParts) -> tuple[Collector, EnvSpe
     if find_env(config.env.env_id).is_compiled:
         env = make_jax_env(config, custom.make_env)
         return CompiledCollector(env), env.spec, env.finite
+    if config.run.seeds > 1:
+        raise ValueError(f"seeds must be 1 for {config.env.env_id}: each of its seeds is a run of its own.")
     require("gymnasium", f"environment {config.env.env_id}")
     # Gymnasium is optional.
     from gemax.envs.host.host_env import make_host_env
