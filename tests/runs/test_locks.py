@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from gemax.runs.locks import is_locked, locked
 from gemax.runs.run_directory import create_run, resume_run
 
 HOLD = """
@@ -159,6 +161,19 @@ def test_without_file_system_locks_the_pid_decides(tmp_path, monkeypatch, is_ali
         else:
             with resume_run(tmp_path / "run") as run:
                 assert f"pid {other.pid}" in run.messages[0]
+
+
+def test_readers_do_not_keep_each_other_or_the_owner_from_the_lock(tmp_path):
+    path = tmp_path / "run.lock"
+    path.touch()
+    with path.open() as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        assert not is_locked(path)
+        released = threading.Timer(0.01, fcntl.flock, [reader, fcntl.LOCK_UN])
+        released.start()
+        with locked(path):
+            assert is_locked(path)
+        released.join()
 
 
 @pytest.mark.fault(14)

@@ -12,6 +12,7 @@ from gemax.rewards.config import IntrinsicConfig
 from gemax.training.assemble import assemble
 from gemax.training.collector import EpisodeOptions
 from gemax.training.compiled import updates_per_call
+from gemax.training.config import NUM_RETURNS
 from gemax.training.learn import (
     _updated_statistics,
     actor_critic_epochs,
@@ -25,7 +26,6 @@ from gemax.training.observations import ObservationTable
 from gemax.training.presets import configure
 from gemax.training.rollout import collect, reset_actor
 from gemax.training.state import (
-    NUM_RETURNS,
     count_returns,
     initial_statistics,
     return_moments,

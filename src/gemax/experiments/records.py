@@ -20,9 +20,9 @@ from gemax.runs.files import write_arrays
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory
 from gemax.runs.solving import Crossings, find_crossings, reaches
-from gemax.training.config import Config
+from gemax.training.config import NUM_RETURNS, Config
 from gemax.training.learn import Trainer
-from gemax.training.state import NUM_RETURNS, TrainState
+from gemax.training.state import TrainState
 
 CURVES = ("update", "frames", "seconds", "return", "visitation_entropy", "coverage", "episodes")
 """The metrics that a record keeps."""

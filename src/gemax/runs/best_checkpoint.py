@@ -18,11 +18,11 @@ from gemax.runs.metrics_file import read_metrics
 from gemax.runs.provenance import provenance
 from gemax.runs.run_directory import RunDirectory
 from gemax.runs.summary import Line
-from gemax.training.config import Config
+from gemax.training.config import NUM_RECENT_RETURNS, Config
 from gemax.training.learn import Trainer
 from gemax.training.loop import state_of_seed
 from gemax.training.nonfinite import nonfinite_leaves
-from gemax.training.state import NUM_RECENT_RETURNS, TrainState
+from gemax.training.state import TrainState
 
 TOLERANCE = 1e-6
 """Relative rounding error of a mean return in float32."""

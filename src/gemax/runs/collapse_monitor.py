@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gemax.training.state import NUM_RECENT_RETURNS
+from gemax.training.config import NUM_RECENT_RETURNS
 
 GRACE_UPDATES = 50
 """No warnings in the first updates, when f has hardly learned. A warning is not repeated within this many updates."""

@@ -8,12 +8,16 @@ import fcntl
 import json
 import os
 import platform
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from gemax.runs.files import open_descriptor
+
+QUERY_SECONDS = 0.05
+"""Longer than `is_locked` holds a lock."""
 
 
 class _Owner(NamedTuple):
@@ -55,7 +59,8 @@ def is_locked(path: Path) -> bool:
     """Returns whether a process holds the lock of a file or folder. False if the lock cannot be read."""
     try:
         with open_descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
-            return _try_lock(descriptor) is False
+            # A shared lock, since several processes may ask at the same time.
+            return _try_lock(descriptor, fcntl.LOCK_SH) is False
     except OSError:
         return False
 
@@ -76,7 +81,12 @@ def _acquire(path: Path) -> tuple[int, str | None]:
 
 def _claim(path: Path, descriptor: int) -> str | None:
     """Locks the file and writes this process into it. Returns a message if the previous owner has ended."""
-    is_free, owner = _try_lock(descriptor), _read_owner(descriptor)
+    is_free = _try_lock(descriptor)
+    if is_free is False:
+        # `is_locked` of another process holds the lock for a moment.
+        time.sleep(QUERY_SECONDS)
+        is_free = _try_lock(descriptor)
+    owner = _read_owner(descriptor)
     if is_free is None:
         is_free = owner is None or not _is_alive(owner.pid)
     # The owner may run on another host: its pid and, on some network file systems, its lock tell nothing.
@@ -91,10 +101,10 @@ def _claim(path: Path, descriptor: int) -> str | None:
     return f"Took over {path}: its owner, pid {owner.pid} since {owner.started}, is gone."
 
 
-def _try_lock(descriptor: int) -> bool | None:
+def _try_lock(descriptor: int, mode: int = fcntl.LOCK_EX) -> bool | None:
     """Returns whether the lock was free and is now ours, or None if the file system has no locks."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:

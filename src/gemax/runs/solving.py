@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from gemax.training.config import Config
-from gemax.training.state import NUM_RECENT_RETURNS
+from gemax.training.config import NUM_RECENT_RETURNS, Config
 
 TOLERANCE = 1e-6
 """Relative and absolute tolerance of comparisons with a threshold. The errors of float32 means are about 1e-7."""

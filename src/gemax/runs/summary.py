@@ -6,9 +6,9 @@ import numpy as np
 
 from gemax.runs.provenance import provenance
 from gemax.runs.solving import find_crossings, reaches, reaches_goal
+from gemax.training.config import NUM_RETURNS
 from gemax.training.learn import Trainer
 from gemax.training.nonfinite import is_frozen, nonfinite_names
-from gemax.training.state import NUM_RETURNS
 from gemax.types import EnvSpec
 
 Line: TypeAlias = dict[str, Any]

@@ -20,6 +20,10 @@ from gemax.settings import (
     field_names,
 )
 
+NUM_RETURNS = 1000
+"""The metric `return` is the mean over this many of the last episodes."""
+NUM_RECENT_RETURNS = 100
+"""The metric `recent_return` is the mean over this many of the last episodes."""
 Preset: TypeAlias = Literal["laptop", "paper"]
 
 

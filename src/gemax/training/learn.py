@@ -17,12 +17,10 @@ from gemax.envs.base import FiniteEnv
 from gemax.networks import AgentInputs, AgentNetwork, LSTMState, Parameters
 from gemax.rewards.base import IntrinsicReward
 from gemax.training.collector import Collector
-from gemax.training.config import Config
+from gemax.training.config import NUM_RECENT_RETURNS, NUM_RETURNS, Config
 from gemax.training.nonfinite import nonfinite_metrics
 from gemax.training.observations import ObservationTable
 from gemax.training.state import (
-    NUM_RECENT_RETURNS,
-    NUM_RETURNS,
     RunningStatistics,
     TrainState,
     Window,

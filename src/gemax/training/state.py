@@ -7,12 +7,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from gemax.core.moments import Moments
 from gemax.networks import AgentInputs, LSTMState, Parameters
+from gemax.training.config import NUM_RECENT_RETURNS, NUM_RETURNS
 from gemax.types import Transition, Tree
-
-NUM_RETURNS = 1000
-"""The metric `return` is the mean over this many of the last episodes."""
-NUM_RECENT_RETURNS = 100
-"""The metric `recent_return` is the mean over this many of the last episodes."""
 
 
 class ActorState(NamedTuple):

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from gemax.view.assets import TYPES, page_files, plotly_js
+from gemax.view.assets import TYPES, compressed_plotly_js, page_files
 from gemax.view.events import Changes
 from gemax.view.library import MAX_RUNS, Library, NotFoundError
 from gemax.view.security import Access, Guard
@@ -24,7 +24,6 @@ CACHED = {"cache-control": "private, max-age=3600"}
 
 def make_app(library: Library, access: Access, changes: Changes) -> Starlette:
     """Returns the application for the runs of a library."""
-    plotly = gzip.compress(plotly_js(), 6)
     files = page_files()
 
     async def page(request: Request) -> Response:
@@ -35,7 +34,9 @@ def make_app(library: Library, access: Access, changes: Changes) -> Starlette:
 
     async def charts(request: Request) -> Response:
         headers = {"content-encoding": "gzip", **CACHED}
-        return Response(plotly, media_type="text/javascript", headers=headers)
+        return Response(
+            await run_in_threadpool(compressed_plotly_js), media_type="text/javascript", headers=headers
+        )
 
     async def events(request: Request) -> Response:
         return StreamingResponse(changes.stream(), media_type="text/event-stream")

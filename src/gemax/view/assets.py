@@ -1,6 +1,7 @@
 """The files of the page: our own HTML, CSS and JavaScript, and the charts of the installed package `plotly`."""
 
 import functools
+import gzip
 from pathlib import Path
 
 PAGE = Path(__file__).parent / "page"
@@ -23,3 +24,9 @@ def plotly_js() -> bytes:
     from plotly.offline import get_plotlyjs
 
     return get_plotlyjs().encode()
+
+
+@functools.cache
+def compressed_plotly_js() -> bytes:
+    """Returns the JavaScript of Plotly, compressed."""
+    return gzip.compress(plotly_js(), 1)

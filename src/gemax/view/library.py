@@ -24,6 +24,7 @@ from gemax.view.claims import find_report, is_plot, read_report
 from gemax.view.confined import Confined, RefusedError
 from gemax.view.metric_lines import MetricLines, number, read_lines
 from gemax.view.snapshot_json import snapshot_json
+from gemax.view.warnings import warnings_of
 
 MAX_DEPTH = 6
 MAX_RUNS = 1000
@@ -106,14 +107,11 @@ class Library:
             raise NotFoundError(f"Update {update} has no film.") from error
 
     def warnings(self, run_id: str) -> list[str]:
-        """Returns the warnings of a run, in words."""
-        # Imports JAX, for which the first page need not wait.
-        from gemax.view.warnings import warnings_of
-
-        path = self.path(run_id)
+        """Returns the warnings of a run, in words. A run that has been deleted has none."""
         try:
+            path = self.path(run_id)
             return warnings_of(path, self.confined.check(path / METRICS))
-        except (OSError, RefusedError):
+        except (NotFoundError, OSError, RefusedError):
             return []
 
     def report(self) -> dict[str, Any] | None:

@@ -8,10 +8,11 @@ import { band } from "./bands.js";
 import { drawLines } from "./charts.js";
 
 const MAX_LABELLED = 12;
+const WARNING_SECONDS = 10;
 
 // Returns the view: `element`, and `update(changed)` for new data.
 export function curvesView() {
-  const cards = new Map(), data = {};
+  const cards = new Map(), data = {}, warnings = new Map();
   const tiles = h("div", { class: "tiles" }), notes = h("div", { class: "notes" });
   const sections = h("div", {}), table = h("div", {});
   const observer = new IntersectionObserver((entries) => {
@@ -127,11 +128,19 @@ export function curvesView() {
   async function showNotes(runs) {
     const messages = runs.flatMap((run) => run.messages.map((text) => [run, text]));
     const found = runs.length <= MAX_LABELLED
-      ? (await Promise.all(runs.map(async (run) => {
-        try { return (await source.warnings(run.id)).map((text) => [run, text]); } catch { return []; }
-      }))).flat() : [];
+      ? (await Promise.all(runs.map(async (run) => (await warningsOf(run)).map((text) => [run, text])))).flat() : [];
     notes.replaceChildren(...[...messages, ...found].slice(0, 30).map(([run, text]) =>
       h("p", { class: "warning" }, runs.length > 1 ? h("b", {}, `${run.name}: `) : null, text)));
+  }
+
+  // Returns the warnings of a run. They are rare, and all lines are read for them, so that a new look waits.
+  async function warningsOf(run) {
+    const known = warnings.get(run.id), version = run.last.update, now = performance.now();
+    if (known && (known.version === version || now < known.next)) return known.texts;
+    let texts = [];
+    try { texts = await source.warnings(run.id); } catch { /* the run has been deleted */ }
+    warnings.set(run.id, { texts, version, next: now + 1000 * WARNING_SECONDS });
+    return texts;
   }
 
   return {
@@ -143,7 +152,7 @@ export function curvesView() {
       const after = metricsShown().flatMap(([, metrics]) => metrics).join();
       if (before !== after) build();
       showFacts();
-      refresh();
+      return refresh();
     },
     hide() { observer.disconnect(); },
   };

@@ -137,10 +137,11 @@ export function environmentView() {
     update(changed) {
       if (!map && !plot) build();
       else if (changed.includes(state.run)) {
-        if (!runOf(state.run)?.snapshots.length) { build(); return; }
+        if (!runOf(state.run)?.snapshots.length) { build(); return null; }
         clock.refresh();
-        draw();
+        return draw();
       }
+      return null;
     },
     hide() { close(); map = plot = clock = null; },
   };

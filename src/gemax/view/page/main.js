@@ -10,7 +10,7 @@ import { episodesView } from "./episodes.js";
 import { reportView } from "./report.js";
 
 const VIEWS = { curves: ["Curves", curvesView], environment: ["Environment", environmentView], episodes: ["Episodes", episodesView], report: ["Report", reportView] };
-const MIN_SECONDS = 1;
+const MIN_SECONDS = 1, MAX_SECONDS = 10, MAX_SHARE = 0.04;
 let current = null, currentName = "";
 
 const byId = (id) => document.getElementById(id);
@@ -115,21 +115,39 @@ function firstRun() {
   return runs.find((run) => run.status === "training") ?? runs.find((run) => run.scene.kind === "map") ?? runs[0];
 }
 
-// Several changes within a second are drawn once. A hidden page draws nothing until it is seen again.
-let waiting = new Set(), timer = 0, last = 0;
+// Changes are drawn together, at most once a second and for at most a small share of the time, since training may need
+// this processor. A hidden page draws nothing until it is seen again.
+let waiting = new Set(), timer = 0, isBusy = false, next = 0;
 function follow(changed) {
   for (const name of changed) waiting.add(name);
-  clearTimeout(timer);
-  if (document.hidden) return;
-  timer = setTimeout(async () => {
-    const names = [...waiting];
-    waiting = new Set();
-    last = performance.now();
-    try { await load(); } catch (error) { problem(`The server does not answer. ${error.message}`); return; }
-    showRuns();
-    showTabs();
-    current.update(names);
-  }, Math.max(0, MIN_SECONDS * 1000 - (performance.now() - last)));
+  if (timer || isBusy || document.hidden || !waiting.size) return;
+  timer = setTimeout(drawChanges, Math.max(0, next - performance.now()));
+}
+
+async function drawChanges() {
+  const names = [...waiting], started = performance.now();
+  timer = 0;
+  waiting = new Set();
+  isBusy = true;
+  try { await drawNow(names); } finally { isBusy = false; }
+  const seconds = (performance.now() - started) / 1000;
+  next = started + 1000 * Math.min(Math.max(MIN_SECONDS, seconds / MAX_SHARE), MAX_SECONDS);
+  follow([]);
+}
+
+async function drawNow(names) {
+  try { await load(); } catch (error) { problem(`The server does not answer. ${error.message}`); return; }
+  showRuns();
+  showTabs();
+  await current.update(names);
+  blink();
+}
+
+// Blinks once when data has come.
+function blink() {
+  const status = byId("status");
+  status.classList.remove("came");
+  requestAnimationFrame(() => status.classList.add("came"));
 }
 
 async function start() {
@@ -139,7 +157,7 @@ async function start() {
   showRuns();
   open();
   addEventListener("hashchange", open);
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && waiting.size) follow([]); });
+  document.addEventListener("visibilitychange", () => { follow([]); });
   source.listen(follow, (isLost) => problem(isLost ? "The server has stopped. Start `gemax view` again; this page then continues." : ""));
   emit("started");
 }
