@@ -3,6 +3,7 @@
 `make bench-view`, after `make browser`.
 
 Rounds with and without a page alternate within one training run, so that other load on the machine affects both.
+Trainer, server and browser share all cores of the machine.
 """
 
 import contextlib
@@ -19,15 +20,18 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+import numpy as np
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from gemax.experiments.statistics import estimate_mean
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.provenance import provenance
 from gemax.training.config import Config
 
 NUM_RUNS, NUM_LINES, NUM_CLIENTS = 200, 10_000, 50
-ROUNDS, ROUND_SECONDS, SETTLE_SECONDS = 8, 15.0, 3.0
+ROUNDS, ROUND_SECONDS, SETTLE_SECONDS = 12, 12.0, 2.0
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 
 
@@ -37,14 +41,13 @@ def main() -> None:
         runs = Path(folder) / "runs"
         make_runs(runs)
         with serving(runs) as address:
-            urllib.request.urlopen(address).read()
             result = {
                 "first_paint": first_paint(browser.new_page(), address),
                 "clients": many_clients(address),
             }
         result["training"] = training_with_a_page(browser, Path(folder) / "run")
         browser.close()
-    result |= provenance() | {"load_average": os.getloadavg()}
+    result |= provenance() | {"command": "make bench-view", "load_average": os.getloadavg()}
     text = json.dumps(result, indent=2)
     (Path(__file__).parent / "view.json").write_text(text + "\n")
     print(text)
@@ -93,11 +96,15 @@ def serving(folder: Path) -> Iterator[str]:
         server.wait()
 
 
-def first_paint(page: Page, address: str) -> dict[str, float]:
-    """Returns seconds from the request to the first content, to the list of runs, and to the first chart."""
-    page.goto(address)
-    page.wait_for_selector(".plot .scatterlayer path", timeout=120_000, state="attached")
-    # The second time, the server is warm.
+def first_paint(page: Page, address: str) -> dict[str, dict[str, float]]:
+    """Returns the seconds from the request to the first content and to the first chart, of a first and a second visit.
+
+    The server of the first visit has read no file yet, and the browser has no script of the page.
+    """
+    return {visit: _paint_times(page, address) for visit in ("first_visit", "second_visit")}
+
+
+def _paint_times(page: Page, address: str) -> dict[str, float]:
     page.goto("about:blank")
     page.goto(address, wait_until="commit")
     page.wait_for_selector(".plot .scatterlayer path", timeout=120_000, state="attached")
@@ -130,49 +137,83 @@ def many_clients(address: str) -> dict[str, float]:
     return {"clients": len(times), "median_seconds": statistics.median(times), "slowest_seconds": max(times)}
 
 
-def training_with_a_page(browser, path: Path) -> dict[str, float | list[float]]:
-    """Opens and closes a page in turn while one run trains. Returns frames per second with and without it."""
-    command = [
-        sys.executable,
-        "-m",
-        "gemax.cli",
-        "train",
-        "two-rooms",
-        "--updates",
-        "1000000",
-        "--out",
-        str(path),
-    ]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    rounds: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+def training_with_a_page(browser: Browser, path: Path) -> dict[str, Any]:
+    """Opens and closes a page in turn while one run trains. Returns what the page costs.
+
+    Rounds come in pairs, with and without a page, in changing order. The page shows curves and environment in turn.
+    """
+    command = ["train", "two-rooms", "--updates", "1000000", "--out", str(path)]
+    run = subprocess.Popen([sys.executable, "-m", "gemax.cli", *command], stdout=subprocess.DEVNULL)
+    pairs, processor_shares = [], []
     try:
         while not (path / "metrics.jsonl").exists() or len(read_metrics(path / "metrics.jsonl")) < 10:
             time.sleep(1)
         with serving(path) as address:
-            for number in range(2 * ROUNDS):
-                has_page = number % 2 == 1
-                page = browser.new_page() if has_page else None
-                if page is not None:
-                    page.goto(address)
-                time.sleep(SETTLE_SECONDS)
-                first = read_metrics(path / "metrics.jsonl")[-1]
-                time.sleep(ROUND_SECONDS)
-                last = read_metrics(path / "metrics.jsonl")[-1]
-                frames, seconds = last["frames"] - first["frames"], last["seconds"] - first["seconds"]
-                rounds[has_page].append((frames, seconds))
-                if page is not None:
-                    page.close()
+            for number in range(ROUNDS):
+                view = ("curves", "environment")[number // 2 % 2]
+                speeds = {}
+                for has_page in (False, True) if number % 2 else (True, False):
+                    with opened(browser, f"{address}#{view}") if has_page else contextlib.nullcontext():
+                        time.sleep(SETTLE_SECONDS)
+                        before = processor_seconds(except_for=run.pid)
+                        speeds[has_page] = frames_per_second(path / "metrics.jsonl")
+                        if has_page:
+                            used = processor_seconds(except_for=run.pid) - before
+                            processor_shares.append(used / ROUND_SECONDS)
+                pairs.append({"view": view, "with_page": speeds[True], "without_page": speeds[False]})
+                print(json.dumps(pairs[-1]), flush=True)
     finally:
         run.terminate()
         run.wait()
-    speeds = {has_page: [frames / seconds for frames, seconds in of] for has_page, of in rounds.items()}
-    ratios = [with_page / without for with_page, without in zip(speeds[True], speeds[False], strict=True)]
+    log_ratios = np.log([pair["with_page"] / pair["without_page"] for pair in pairs])
+    ratio, low, high = np.exp(estimate_mean(log_ratios)).tolist()
     return {
-        "with_page": statistics.median(speeds[True]),
-        "without_page": statistics.median(speeds[False]),
-        "median_ratio": statistics.median(ratios),
-        "ratios": ratios,
+        "ratio": ratio,
+        "ratio_interval": [low, high],
+        "median_ratio": float(np.exp(np.median(log_ratios))),
+        "frames_per_second_with_page": statistics.median(pair["with_page"] for pair in pairs),
+        "frames_per_second_without_page": statistics.median(pair["without_page"] for pair in pairs),
+        "cores_used_by_server_and_browser": statistics.median(processor_shares),
+        "pairs": pairs,
     }
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, address: str) -> Iterator[None]:
+    """Keeps a page open."""
+    page = browser.new_page()
+    page.goto(address)
+    try:
+        yield
+    finally:
+        page.close()
+
+
+def frames_per_second(metrics: Path) -> float:
+    """Returns the speed of a run during one round, by the clock of the run."""
+    first = read_metrics(metrics)[-1]
+    time.sleep(ROUND_SECONDS)
+    last = read_metrics(metrics)[-1]
+    return (last["frames"] - first["frames"]) / (last["seconds"] - first["seconds"])
+
+
+def processor_seconds(except_for: int) -> float:
+    """Returns the processor time of all processes below this one but one: the server and the browser."""
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            parents[int(path.parent.name)] = int(fields[1])
+            ticks[int(path.parent.name)] = int(fields[11]) + int(fields[12])
+
+    def is_counted(pid: int) -> bool:
+        while pid in parents and pid != except_for:
+            if parents[pid] == os.getpid():
+                return True
+            pid = parents[pid]
+        return False
+
+    return sum(ticks[pid] for pid in ticks if is_counted(pid)) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,17 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 
 from gemax.view.library import Fingerprint, Library
 
 WATCH_SECONDS = 1.0
-"""Time between two looks at the folder."""
+"""Least time between two looks at the folder."""
+MAX_SHARE = 0.03
+"""Share of the time that looks may take. Many runs, or a busy machine, are looked at less often."""
+MAX_WATCH_SECONDS = 10.0
+"""Largest time between two looks."""
 HEARTBEAT_SECONDS = 15.0
 """A comment after this time of silence shows that the connection is alive."""
 
@@ -18,7 +23,7 @@ class Changes:
 
     Args:
         library: The runs to watch.
-        watch_seconds: Time between two looks.
+        watch_seconds: Least time between two looks.
     """
 
     def __init__(self, library: Library, watch_seconds: float = WATCH_SECONDS) -> None:
@@ -64,12 +69,14 @@ class Changes:
 
     async def _watch(self) -> None:
         while self._pages and not self._is_closed:
+            started = time.monotonic()
             found = await asyncio.to_thread(self._library.fingerprints)
+            seconds = time.monotonic() - started
             known, self._known = self._known, found
             if known is not None:
                 changed = [name for name in known.keys() | found.keys() if known.get(name) != found.get(name)]
                 if changed:
                     for queue in self._pages:
                         queue.put_nowait(changed)
-            await asyncio.sleep(self._watch_seconds)
+            await asyncio.sleep(min(max(self._watch_seconds, seconds / MAX_SHARE), MAX_WATCH_SECONDS))
         self._known = None

@@ -20,7 +20,7 @@ export function embeddingPlot(scene, places) {
   let snapshot = null, drawn = null, dimensions = 2, circles = [], colours = [], frame = 0, isSpaceReady = false;
 
   const keyOf = (index) => (isLinked ? snapshot.point_cell[index] : index);
-  const indexOf = (key) => (key === null || !snapshot ? -1 : isLinked ? snapshot.point_cell.indexOf(key) : key);
+  const indexOf = (key) => (key === null || !snapshot ? -1 : isLinked ? snapshot.point_cell?.indexOf(key) ?? -1 : key);
 
   picture.addEventListener("pointermove", (event) => {
     if (!drawn) return;

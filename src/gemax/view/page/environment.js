@@ -35,6 +35,7 @@ export function environmentView() {
     const readout = h("p", { class: "readout soft" }, hasMap ? "Point at a cell to see it in the embedding, and the other way round." : "Point at an observation.");
     const film = h("div", { class: "hoverfilm" });
     const layerChoice = h("div", {});
+    const dimensions = segmented("Dimensions", "dimensions", [[2, "2-D"], [3, "3-D"]], choices.dimensions, (value) => { choices.dimensions = value; plot.setDimensions(value); });
     element.replaceChildren(...[
       h("h2", { class: "unseen" }, "Environment"),
       h("div", { class: "toolbar" }, runChooser(build), h("p", { class: "soft" }, `${scene.env} · ${run.method}`)),
@@ -42,8 +43,7 @@ export function environmentView() {
       h("div", { class: hasMap ? "pair" : "single" },
         hasMap ? h("section", { class: "card", "aria-label": "Map" }, h("h3", {}, scene.kind === "map" ? "Where it has been" : "Density of the states"), layerChoice, map.element, readout) : null,
         h("section", { class: "card", "aria-label": "Geometry" }, h("h3", {}, "What it looks like to f"),
-          segmented("Dimensions", "dimensions", [[2, "2-D"], [3, "3-D"]], choices.dimensions, (value) => { choices.dimensions = value; plot.setDimensions(value); }),
-          plot.element, film, hasMap ? null : readout)),
+          dimensions, plot.element, film, hasMap ? null : readout)),
       clock.element].filter(Boolean));
     plot.setDimensions(choices.dimensions);
     leave = [
@@ -53,8 +53,8 @@ export function environmentView() {
     ];
     element.fillLayers = () => hasMap && layerChoice.replaceChildren(h("div", { class: "toolbar" },
       segmented("Colour by", "layer", layers(), choices.layer, choose),
-      checkbox(scene.kind === "map" ? "Policy flow" : "Trajectories", choices.flow, (flow) => { choices.flow = flow; colour(); })));
-    element.problem = problem;
+      (scene.kind === "map" ? shown?.policy : shown?.paths) ? checkbox(scene.kind === "map" ? "Policy flow" : "Trajectories", choices.flow, (flow) => { choices.flow = flow; colour(); }) : null));
+    Object.assign(element, { problem, dimensions });
     draw();
   }
 
@@ -63,6 +63,8 @@ export function environmentView() {
     const has = { visits: shown?.visits, p_k: shown?.p_k, log_g: shown?.log_g, similarity: shown?.components && runOf(state.run).scene.similarity_scale !== null };
     return Object.entries(LAYERS).filter(([name]) => has[name]).map(([name, [text, about]]) => [name, text, about]);
   }
+
+  function offered() { return [...layers().map(([name]) => name), Boolean(shown?.policy), Boolean(shown?.paths)].join(); }
 
   function choose(layer) {
     choices.layer = layer;
@@ -78,9 +80,10 @@ export function environmentView() {
     if (run !== state.run || update !== currentUpdate() || !element.isConnected) return;
     element.problem.hidden = !found.message;
     element.problem.textContent = found.message ? `Update ${update}: ${found.message}` : "";
-    const names = layers().join();
+    const before = offered();
     shown = found;
-    if (layers().join() !== names || !element.querySelector("[name=layer]")) element.fillLayers();
+    if (offered() !== before || !element.querySelector("[name=layer]")) element.fillLayers();
+    element.dimensions.hidden = !found.two?.length;
     plot.setSnapshot(found);
     colour();
     element.dataset.update = update;

@@ -9,10 +9,11 @@ import { filmFrame, player } from "./player.js";
 import { noSnapshots } from "./environment.js";
 
 const ACTIONS = ["stay", "up", "down", "left", "right"];
+const MAX_BACK = 3;
 
 export function episodesView() {
   const element = h("div", { class: "view episodes" });
-  let map = null, clock = null, steps = null, shown = null, frame = null, episode = 0, leave = [], parts = {};
+  let map = null, clock = null, steps = null, shown = null, shownUpdate = null, frame = null, episode = 0, leave = [], parts = {};
 
   function build() {
     close();
@@ -23,15 +24,15 @@ export function episodesView() {
     map?.setValues(map.places.map(() => null), "visits");
     clock = timeline();
     steps = player(showStep, "Step of the episode");
-    parts = { chooser: h("div", { class: "toolbar" }), facts: h("dl", { class: "facts" }), seen: h("div", { class: "seen" }), problem: h("p", { class: "warning", hidden: true }) };
+    parts = { chooser: h("div", { class: "toolbar" }), facts: h("dl", { class: "facts" }), seen: h("div", { class: "seen" }), problem: h("p", { class: "warning", hidden: true }), note: h("p", { class: "soft" }), player: h("div", { class: "card" }, steps.element) };
     element.replaceChildren(...[
       h("h2", { class: "unseen" }, "Episodes"),
       h("div", { class: "toolbar" }, runChooser(build), parts.chooser),
       parts.problem,
       h("div", { class: map ? "pair wide" : "single" },
         map ? h("section", { class: "card bare", "aria-label": "Path" }, h("h3", {}, "The episode"), map.element) : null,
-        h("section", { class: "card", "aria-label": "Observation" }, h("h3", {}, map ? "What the agent sees" : "A recorded episode"), parts.seen, parts.facts)),
-      h("div", { class: "card" }, steps.element), clock.element].filter(Boolean));
+        h("section", { class: "card", "aria-label": "Observation" }, h("h3", {}, map ? "What the agent sees" : "A recorded episode"), parts.note, parts.seen, parts.facts)),
+      parts.player, clock.element].filter(Boolean));
     leave = [on("time", draw)];
     draw();
   }
@@ -39,17 +40,31 @@ export function episodesView() {
   async function draw() {
     const run = state.run, update = currentUpdate();
     if (update === null) return;
-    const found = await snapshotOf(run, update);
+    const [found, foundUpdate] = await withEpisodes(run, update);
     if (run !== state.run || update !== currentUpdate() || !element.isConnected) return;
     shown = found;
+    shownUpdate = foundUpdate;
     const paths = found.paths, number = paths?.length.length ?? 0;
     parts.problem.hidden = Boolean(number);
-    parts.problem.textContent = number ? "" : found.message ?? "No episode was recorded with this snapshot. Move the time slider: later ones have some.";
+    parts.problem.textContent = number ? "" : found.message ?? "This snapshot has no episodes. They are recorded from a few seconds after the start of a run on.";
+    parts.note.textContent = number && foundUpdate !== update ? `Update ${count(foundUpdate)}: not every snapshot has an episode, and this is the last one before.` : "";
+    parts.player.hidden = !number;
     episode = Math.min(episode, Math.max(number - 1, 0));
     parts.chooser.replaceChildren(number > 1 ? h("label", { class: "choose" }, h("span", {}, "Episode"),
       h("select", { onchange: (event) => { episode = Number(event.target.value); chooseEpisode(); } },
         paths.length.map((length, index) => h("option", { value: index, selected: index === episode }, `${index + 1}: ${count(length)} steps`)))) : "");
     chooseEpisode();
+  }
+
+  // Returns the snapshot of an update, or the last one before it that has episodes, and its update.
+  async function withEpisodes(run, update) {
+    const first = await snapshotOf(run, update), earlier = (runOf(run)?.snapshots ?? []).filter((other) => other < update);
+    if (first.paths) return [first, update];
+    for (const other of earlier.slice(-MAX_BACK).reverse()) {
+      const found = await snapshotOf(run, other);
+      if (found.paths) return [found, other];
+    }
+    return [first, update];
   }
 
   function chooseEpisode() {
@@ -60,7 +75,7 @@ export function episodesView() {
     map?.setPaths([]);
     if (!paths) { parts.facts.replaceChildren(); steps.setLength(1); return; }
     if (shown.film) {
-      frame = filmFrame(source.filmAddress(state.run, currentUpdate()), shown.film, 0, map ? 260 : 420);
+      frame = filmFrame(source.filmAddress(state.run, shownUpdate), shown.film, 0, map ? 260 : 420);
       parts.seen.append(frame);
     }
     steps.setLength(numSteps(paths));

@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 
 // Returns one frame of a film, enlarged if it is small.
 export function filmFrame(address, film, frame, size = 200) {
-  const scale = Math.max(size / Math.max(film.width, film.height), 0.1);
+  const scale = Math.max(Math.min(size, innerWidth - 72) / Math.max(film.width, film.height), 0.1);
   const rows = Math.ceil(film.frames / film.columns);
   const element = h("div", { class: `filmframe${scale > 2 ? " pixels" : ""}`, role: "img", "aria-label": "Observation" });
   Object.assign(element.style, {

@@ -23,15 +23,38 @@ const METRICS = {
   episodic_weight: ["Weight within episodes", "Of the entropy within episodes against that over all episodes"],
   overlap: ["Overlap of episodes", "How much different episodes have in common"],
   skipped_updates: ["Skipped updates", "Updates that were not finite"],
+  clipped_importance_weights: ["Clipped importance weights", "Share of the steps whose importance weight is cut at 1"],
+  policy_lag_updates: ["Lag of the actors", "Updates between the policy that acted and the one that learns"],
+  lost_frames: ["Lost frames", "Steps that were lost with an actor"],
+  actors: ["Actors", "Ray actors that are left"],
+  rnd_loss: ["Loss of RND", "Prediction error; falls as the environment becomes familiar"],
+  prediction_error_max: ["Largest prediction error", "Of the last rollout"],
+  prediction_error_std: ["Spread of the prediction error", "What errors are divided by"],
+  action_loss: ["Loss of the action prediction", "Trains the embedding"],
+  action_accuracy: ["Accuracy of the action prediction", "Share of the actions that the embedding tells"],
+  episodic_reward: ["Reward within episodes", "Mean before scaling"],
+  memory_similarity: ["Similarity to the memory", "Of the episode so far"],
+  neighbour_distance: ["Distance to the neighbours", "Mean over the nearest ones"],
+  neighbour_distance_std: ["Spread of the distances", "What distances are divided by"],
+  zero_distance_share: ["Steps at distance 0", "Share of the steps whose state is in the batch already"],
+  modulator: ["Modulator", "Mean factor of RND, from 1 to 5"],
+  elliptical_bonus: ["Elliptical bonus", "Mean before scaling"],
+  elliptical_bonus_std: ["Spread of the bonus", "What the bonus is divided by"],
+  raw_reward_max: ["Largest raw reward", "Of the last rollout"],
+  raw_reward_std: ["Spread of the raw reward", "What rewards are divided by"],
 };
+for (const name of ["gem_objective", "raw_reward", "similarity_mean", "effective_states", "log_g"]) {
+  METRICS[`episode_${name}`] = [`${METRICS[name][0]}, within episodes`, METRICS[name][1]];
+}
 
 export const SECTIONS = [
   ["How it explores", ["recent_return", "entropy_share", "coverage", "intrinsic_reward"], true],
-  ["Losses", ["agent_loss", "policy_loss", "value_loss", "gem_loss", "action_entropy"], false],
+  ["Losses", ["agent_loss", "policy_loss", "value_loss", "gem_loss", "rnd_loss", "action_loss", "action_entropy"], false],
   ["Diagnosis", ["similarity_mean", "effective_states", "embedding_norm", "log_g", "gem_objective", "raw_reward",
     "adjacency", "episodic_weight", "overlap", "skipped_updates"], false],
 ];
-export const SHARES = new Set(["entropy_share", "coverage", "overlap", "episodic_weight", "similarity_mean"]);
+export const SHARES = new Set(["entropy_share", "coverage", "overlap", "episodic_weight", "similarity_mean", "episode_similarity_mean",
+  "clipped_importance_weights", "action_accuracy", "zero_distance_share"]);
 export const AXES = { update: "updates", frames: "frames", seconds: "seconds" };
 
 export function title(metric) { return METRICS[metric]?.[0] ?? metric.replaceAll("_", " "); }
