@@ -76,7 +76,13 @@ class Server:
         self.port = self.listener.getsockname()[1]
         self.app = None
         self._server = uvicorn.Server(
-            uvicorn.Config(self._answer, log_level="warning", lifespan="off", timeout_graceful_shutdown=3)
+            uvicorn.Config(
+                self._answer,
+                interface="asgi3",
+                log_level="warning",
+                lifespan="off",
+                timeout_graceful_shutdown=3,
+            )
         )
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self.listener]})
         self._thread.start()

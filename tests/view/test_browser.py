@@ -14,8 +14,8 @@ from gemax.view.export import write_export
 
 pytestmark = pytest.mark.browser
 FOCUSED = """() => {
-    const focused = document.activeElement;
-    return [focused.getAttribute("aria-label"), focused.name, focused.textContent.slice(0, 40)].join(" ");
+    const focused = document.activeElement, label = focused.labels?.[0] ?? focused;
+    return [focused.getAttribute("aria-label"), focused.name, label.textContent.slice(0, 40)].join(" ");
 }"""
 """Describes the element that has the keyboard."""
 TINY = [
@@ -74,6 +74,15 @@ def fills_at_rest(page):
     """Returns the colours of the cells when they no longer change."""
     wait_until(page, "document.querySelector('svg.map').getAnimations({subtree: true}).length === 0")
     return fills(page)
+
+
+def reached_by_tab(page, presses):
+    """Returns a description of each element that Tab reaches."""
+    reached = []
+    for _ in range(presses):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate(FOCUSED))
+    return "\n".join(reached)
 
 
 def set_slider(page, selector, value):
@@ -248,18 +257,35 @@ def test_the_served_page_asks_its_own_server_only(folder, serve_folder, open_pag
 
 
 def test_the_keyboard_alone_reaches_everything(folder, serve_folder, open_page):
-    page = open_page(serve_folder(folder) + "#environment")
-    page.wait_for_selector("svg.embedding circle.dot")
-    reached = []
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        reached.append(page.evaluate(FOCUSED))
-    text = "\n".join(reached)
+    page = open_page(serve_folder(folder))
+    wait_for_chart(page, "coverage")
+    reached = reached_by_tab(page, 24)
     for wanted in (
-        "Skip to the content", "light and dark", "Curves", "Episodes", "All runs of gem", "layer", "Map of",
-        "dimensions", "Embedding in two", "Play the snapshots", "Time: snapshot",
+        "Skip to the content", "light and dark", "Curves", "Episodes", "All runs of gem", "axis", "How it explores",
+        "Last values as a table",
     ):  # fmt: skip
-        assert wanted in text, text
+        assert wanted in reached, reached
+    page.evaluate("location.hash = 'episodes'")
+    page.wait_for_selector(".filmframe")
+    reached = reached_by_tab(page, 18)
+    for wanted in (
+        "Run",
+        "Episode",
+        "Map of",
+        "One step back",
+        "Play",
+        "Step of the episode",
+        "Speed",
+        "Time: snapshot",
+    ):
+        assert wanted in reached, reached
+    page.evaluate("location.hash = 'environment'")
+    page.wait_for_selector("svg.embedding circle.dot")
+    reached = reached_by_tab(page, 18)
+    for wanted in (
+        "Run", "layer", "Policy flow", "Map of", "dimensions", "Embedding in two", "Play the snap", "Time: snapshot"
+    ):  # fmt: skip
+        assert wanted in reached, reached
     page.locator("svg.map").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
@@ -326,6 +352,23 @@ def test_no_view_is_wider_than_the_screen(folder, serve_folder, open_page, width
         page.evaluate(f"location.hash = '{view}'")
         page.wait_for_selector(drawn, state="attached")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_snapshot_without_an_embedding_is_shown_and_can_be_pointed_at(tmp_path, serve_folder, open_page):
+    path = make_run(tmp_path / "run", snapshots=(1,))
+    arrays = snapshot_arrays(20)
+    write_snapshot(path / "snapshots", 20, {"visits": arrays["visits"]})
+    page = open_page(serve_folder(tmp_path) + "#environment")
+    page.wait_for_selector(".environment[data-update='20']")
+    page.locator("svg.map rect[data-cell='3']").hover()
+    assert "row 2, column 2" in page.locator(".readout").inner_text()
+    page.locator("svg.map rect[data-cell='3']").click()
+    assert page.get_by_text("This snapshot has no embedding").is_visible()
+    assert page.locator("input[name=layer]").count() == 1
+    # The episodes are those of the last snapshot before it that has some.
+    page.evaluate("location.hash = 'episodes'")
+    page.wait_for_selector(".filmframe")
+    assert page.get_by_text("Update 1: not every snapshot has an episode").is_visible()
 
 
 def test_a_training_run_appears_and_its_curve_grows(tmp_path, gemax_view, open_page):

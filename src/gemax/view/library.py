@@ -283,6 +283,10 @@ class Library:
             messages.append(str(error))
         except OSError as error:
             messages.append(f"{path.name} cannot be read: {error.strerror or error}.")
+        except json.JSONDecodeError as error:
+            messages.append(
+                f"{path.name} is damaged: it is not JSON from line {error.lineno}, column {error.colno} on."
+            )
         except (ValueError, RecursionError) as error:
             messages.append(f"{path.name} is damaged: {error}.")
         else:

@@ -14,7 +14,7 @@ const WARNING_SECONDS = 10;
 export function curvesView() {
   const cards = new Map(), data = {}, warnings = new Map();
   const tiles = h("div", { class: "tiles" }), notes = h("div", { class: "notes" });
-  const sections = h("div", {}), table = h("div", {});
+  const sections = h("div", {}), table = h("div", {}), legend = h("ul", { class: "legend", "aria-label": "Colours" });
   const observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       const card = cards.get(entry.target.dataset.metric);
@@ -27,7 +27,7 @@ export function curvesView() {
     segmented("Over", "axis", Object.entries(AXES), state.axis, (axis) => { state.axis = axis; redraw(); }),
     checkbox("Mean and 95 % interval by method", state.grouped, (grouped) => { state.grouped = grouped; redraw(); }));
   const element = h("div", { class: "view curves" },
-    h("h2", { class: "unseen" }, "Curves"), toolbar, tiles, notes, sections, table);
+    h("h2", { class: "unseen" }, "Curves"), toolbar, legend, tiles, notes, sections, table);
 
   function metricsShown() {
     const known = new Set();
@@ -122,6 +122,8 @@ export function curvesView() {
     const runs = selectedRuns();
     tiles.replaceChildren(...(runs.length === 1 ? tilesOf(runs[0]) : []));
     table.replaceChildren(runs.length > 1 ? valuesTable(runs) : "");
+    const groups = groupsOf(runs), colours = groupColours(groupsOf(state.index.runs));
+    legend.replaceChildren(...(groups.length > 1 ? groups : []).map((group) => h("li", {}, h("i", { class: "swatch", style: { background: colours.get(group.key) }, "aria-hidden": "true" }), group.name)));
     showNotes(runs);
   }
 

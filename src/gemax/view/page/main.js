@@ -30,7 +30,6 @@ function startTheme() {
     chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
     try { localStorage.setItem("gemax-theme", chosen); } catch { /* only this page remembers */ }
     setTheme(chosen);
-    showRuns();
     open();
   });
 }
@@ -54,8 +53,9 @@ function showHeader() {
 
 function showRuns() {
   const groups = groupsOf(state.index.runs), colours = groupColours(groups), aside = byId("runs");
-  document.querySelector(".frame").classList.toggle("alone", state.index.runs.length < 2);
-  if (state.index.runs.length < 2) { aside.replaceChildren(); return; }
+  const isNeeded = currentName === "curves" && state.index.runs.length > 1;
+  document.querySelector(".frame").classList.toggle("alone", !isNeeded);
+  if (!isNeeded) return;
   const isOpen = aside.querySelector("details.panel")?.open ?? matchMedia("(min-width: 60rem)").matches;
   const openGroups = new Set([...aside.querySelectorAll("details.group[open]")].map((group) => group.dataset.key));
   const focus = document.activeElement?.dataset?.focus;
@@ -90,6 +90,7 @@ function open() {
   current = VIEWS[name][1]();
   byId("main").replaceChildren(current.element);
   showTabs();
+  showRuns();
   current.show();
   if (isNew) announce(VIEWS[name][0]);
 }
@@ -154,7 +155,6 @@ async function start() {
   startTheme();
   on("problem", problem);
   try { await load(); } catch (error) { byId("main").replaceChildren(h("p", { class: "empty" }, `The runs could not be read. ${error.message}`)); return; }
-  showRuns();
   open();
   addEventListener("hashchange", open);
   document.addEventListener("visibilitychange", () => { follow([]); });

@@ -39,7 +39,7 @@ export function cellMap(scene, label) {
     x: x + gap, y: y + gap, width: 1 - 2 * gap, height: 1 - 2 * gap, rx: isBins ? 0 : 0.1, class: "cell", "data-cell": cell,
   }));
   const marks = isBins ? [] : scene.rows.flatMap((row, y) => [...row].map((letter, x) => MARKS[letter] && s("text", {
-    x: x + 0.5, y: y + 0.5, class: `mark mark-${MARKS[letter][0]}`, "data-at": `${x} ${y}` }, s("title", {}, MARKS[letter][0]), MARKS[letter][1])).filter(Boolean));
+    x: x + 0.24, y: y + 0.27, class: `mark mark-${MARKS[letter][0]}`, "data-at": `${x} ${y}` }, s("title", {}, MARKS[letter][0]), MARKS[letter][1])).filter(Boolean));
   const markOf = new Map(marks.map((mark) => [mark.dataset.at, mark]));
   const flow = s("g", { class: "flow", "aria-hidden": "true" }), paths = s("g", { class: "paths", "aria-hidden": "true" });
   const cursor = s("rect", { class: "cursor", width: 1, height: 1, rx: isBins ? 0 : 0.12, visibility: "hidden" });
