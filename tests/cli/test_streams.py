@@ -48,5 +48,5 @@ def test_a_run_goes_on_if_its_reader_goes_away(tmp_path):
         ["train", "two-rooms", "--out", path, *flags], " 2> /dev/full | head -1; exit ${PIPESTATUS[0]}"
     )
     assert answer.returncode == 0
-    assert answer.stdout.decode() == "compiling …\n"
+    assert answer.stdout.decode() == f"Run directory: {path}\n"
     assert json.loads((path / "summary.json").read_text())["status"] == "finished"

@@ -1,5 +1,6 @@
 """`record`, `compare`, `resume` with changed settings, `doctor`, and names from other libraries."""
 
+import itertools
 import json
 import re
 
@@ -153,3 +154,23 @@ def test_settings_without_an_effect_are_refused(env_id, setting, capsys):
 def test_an_id_of_gymnasium_without_its_prefix_is_recognised(tmp_path, capsys):
     assert main(["train", "MountainCar-v0", "--out", str(tmp_path / "run")]) == 2
     assert "Did you mean gym:MountainCar-v0?" in capsys.readouterr().err
+
+
+def test_a_command_that_does_not_exist_is_answered_with_a_similar_one(capsys):
+    assert main(["trian"]) == 2
+    assert "there is no command 'trian'. Did you mean train?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "verb", ["train", "resume", "evaluate", "record", "collect", "reproduce", "view", "bench"]
+)
+def test_help_has_no_lines_that_break_in_the_middle(verb, monkeypatch, capsys):
+    """A line of an argument is short only if the next word did not fit, or if the argument ends there."""
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    lines = [line[1:-1].rstrip() for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    for line, following in itertools.pairwise(lines):
+        indent = len(following) - len(following.lstrip())
+        if indent > 10 and len(line) > indent and line[indent - 1] == " " and line[indent] != " ":
+            assert len(line) + 1 + len(following.split()[0]) > 96, (line, following)

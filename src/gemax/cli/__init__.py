@@ -56,7 +56,7 @@ def _run_verb(arguments: list[str]) -> int:
     from gemax.cli.doctor import doctor
     from gemax.cli.envs import envs
     from gemax.cli.evaluate import evaluate
-    from gemax.cli.flags import check_flags
+    from gemax.cli.flags import check_flags, check_verb, join_lines
     from gemax.cli.record import record
     from gemax.cli.reproduce import reproduce
     from gemax.cli.resume import resume
@@ -67,10 +67,11 @@ def _run_verb(arguments: list[str]) -> int:
         print(f"gemax {gemax.__version__}")
         return 0
     verbs = {
-        verb.__name__: verb
+        verb.__name__: join_lines(verb)
         for verb in (train, resume, evaluate, record, compare, collect, reproduce, view, bench, envs, doctor)
     }
     check_stop()
+    check_verb(arguments, verbs)
     if arguments[:1] in (["train"], ["resume"]):
         check_flags(arguments[0], arguments[1:])
     # `train` parses its own flags, because their defaults depend on the environment.

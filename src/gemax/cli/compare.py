@@ -7,7 +7,7 @@ from tyro.conf import Positional, arg
 
 
 def compare(
-    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN")],
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN", help_behavior_hint="(one or more)")],
     /,
     out: Annotated[Path, arg(metavar="FILE")] = Path("compare.png"),
 ) -> int:

@@ -3,18 +3,33 @@
 import ast
 import inspect
 import itertools
+import re
 import textwrap
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields, make_dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from tyro.conf import Suppress, arg
 
-from gemax.settings import ELSEWHERE, NOT_A_SETTING, hint_for_setting
+from gemax.settings import ELSEWHERE, NOT_A_SETTING, did_you_mean, hint_for_setting
 from gemax.training.config import SECTION_OF, check_changeable
 
+Verb = TypeVar("Verb", bound=Callable[..., int])
 ARGUMENTS = {"env_id": "the first argument, ENV", "progress": "always on"}
 """Settings of Python that are no flags."""
+
+
+def check_verb(arguments: list[str], verbs: Iterable[str]) -> None:
+    """Raises ValueError if the first argument is no verb."""
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs:
+        hint = did_you_mean(arguments[0], verbs)
+        raise ValueError(f"there is no command {arguments[0]!r}.{hint} `gemax --help` lists all.")
+
+
+def join_lines(verb: Verb) -> Verb:
+    """Returns a verb whose docstring has each argument in one line, since tyro keeps line breaks."""
+    verb.__doc__ = re.sub(r"\n {12}(?=\S)", " ", verb.__doc__ or "")
+    return verb
 
 
 def check_flags(verb: str, arguments: list[str]) -> None:

@@ -23,7 +23,7 @@ def reproduce(
     smoke: bool = False,
     jobs: int = 2,
     preset: Literal["laptop", "paper"] = "laptop",
-    seeds: int | None = None,
+    seeds: Annotated[int | None, arg(metavar="INT")] = None,
     allow_dirty: bool = False,
     launch: OmitArgPrefixes[RunLaunchOptions] = RunLaunchOptions(),  # noqa: B008 (it is immutable)
 ) -> int:

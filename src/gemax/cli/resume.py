@@ -1,28 +1,31 @@
 """`gemax resume`: resumes a run."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from gemax.launch.options import LaunchOptions
 
+NewInt: TypeAlias = Annotated[int | None, arg(metavar="INT")]
+NewFloat: TypeAlias = Annotated[float | None, arg(metavar="FLOAT")]
+
 
 def resume(
     run: Annotated[Positional[Path], arg(metavar="RUN")],
     /,
-    updates: int | None = None,
+    updates: NewInt = None,
     stop_at_return: Annotated[float | None, arg(metavar="RETURN")] = None,
-    learning_rate: float | None = None,
-    reward_learning_rate: float | None = None,
-    entropy_cost: float | None = None,
-    intrinsic_scale: float | None = None,
-    intrinsic_shift: float | None = None,
-    checkpoint_every: int | None = None,
-    keep_checkpoints: int | None = None,
-    vectorization_mode: Literal["sync", "async"] | None = None,
-    num_workers: int | None = None,
-    env_timeout: float | None = None,
+    learning_rate: NewFloat = None,
+    reward_learning_rate: NewFloat = None,
+    entropy_cost: NewFloat = None,
+    intrinsic_scale: NewFloat = None,
+    intrinsic_shift: NewFloat = None,
+    checkpoint_every: NewInt = None,
+    keep_checkpoints: NewInt = None,
+    vectorization_mode: Annotated[Literal["sync", "async"] | None, arg(metavar="sync|async")] = None,
+    num_workers: NewInt = None,
+    env_timeout: NewFloat = None,
     checkpoint: Annotated[Literal["newest", "best"] | int, arg(metavar="newest|best|UPDATE")] = "newest",
     trust: bool = False,
     tensorboard: bool = False,

@@ -226,7 +226,9 @@ def _suggestion(env_id: str) -> str:
     """Returns the end of an error message about an unknown environment."""
     # Ids of Gymnasium end with a version, and functions are named after their module.
     is_gymnasium = re.search(r"-v\d+$", env_id) or ":" in env_id
-    return f" Did you mean {GYM_PREFIX}{env_id}?" if is_gymnasium else did_you_mean(env_id, ENVS)
+    if is_gymnasium:
+        return f" Did you mean {GYM_PREFIX}{env_id}?"
+    return did_you_mean(env_id, ENVS) or f" Environments of Gymnasium are {GYM_PREFIX}ID."
 
 
 def factory_of(row: EnvRow) -> Callable[..., "JaxEnv"]:

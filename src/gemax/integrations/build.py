@@ -72,18 +72,11 @@ def build_reward_for(
     Raises:
         ValueError: The method or a setting is unknown, or the method does not fit the action space.
     """
-    method, settings = options.method, options.settings
+    check_options(options)
+    method = options.method
     if isinstance(method, IntrinsicReward):
-        if settings:
-            raise ValueError(f"a custom intrinsic reward takes no settings; got {', '.join(settings)}.")
         return method
-    if method not in ALLOWED_METHODS:
-        hint = " The oracle counts cells, which only gemax environments have." if method == "oracle" else ""
-        raise ValueError(
-            f"method must be one of {', '.join(ALLOWED_METHODS)}, or an IntrinsicReward; got {method!r}.{hint}"
-        )
-    check_reward_settings(settings)
-    config = configure(GYM_PREFIX, method=method, **settings)
+    config = configure(GYM_PREFIX, method=method, **options.settings)
     inputs = RewardInputs(
         optimiser=make_optimiser(config.agent, config.intrinsic.reward_learning_rate),
         torso_size=config.agent.torso_size,
@@ -96,6 +89,21 @@ def build_reward_for(
     )
     reward = build_reward(config.intrinsic, inputs)
     return reward if method == "none" else centred(reward, config.intrinsic.intrinsic_shift)
+
+
+def check_options(options: RewardOptions) -> None:
+    """Raises ValueError if the method or a setting is unknown, or has no effect."""
+    method, settings = options.method, options.settings
+    if isinstance(method, IntrinsicReward):
+        if settings:
+            raise ValueError(f"a custom intrinsic reward takes no settings; got {', '.join(settings)}.")
+        return
+    if method not in ALLOWED_METHODS:
+        hint = " The oracle counts cells, which only gemax environments have." if method == "oracle" else ""
+        raise ValueError(
+            f"method must be one of {', '.join(ALLOWED_METHODS)}, or an IntrinsicReward; got {method!r}.{hint}"
+        )
+    check_reward_settings(settings)
 
 
 def check_reward_settings(settings: Iterable[str]) -> None:

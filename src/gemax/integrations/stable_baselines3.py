@@ -26,7 +26,7 @@ except ModuleNotFoundError:
     require("stable-baselines3", "gemax.integrations.stable_baselines3")
     raise
 
-from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner
+from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner, check_options
 from gemax.integrations.intrinsic_learner import LearnerState, check_finite, host_transitions
 from gemax.integrations.learner_checkpoint import load_learner, save_learner
 from gemax.integrations.sb3_replay import (
@@ -72,6 +72,7 @@ class IntrinsicRewardCallback(BaseCallback):
     ):
         super().__init__(verbose)
         self.options = RewardOptions(method, settings, time_feature, horizon)
+        check_options(self.options)
         self.replace_reward, self.seed = replace_reward, seed
         self.learner_state: LearnerState | None = None
         """State of the intrinsic reward. None before training."""

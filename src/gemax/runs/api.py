@@ -63,7 +63,10 @@ def train(
         The run, with its metrics, its policy and more (see `gemax.Run`).
     """
     if not isinstance(env, str | JaxEnv) and not callable(env):
-        raise ValueError(f"env must be a name, or a function that returns an environment; got {env!r}.")
+        raise ValueError(
+            f"env must be a name, or a function or class that makes a new environment; got {env!r}. If that is an "
+            "environment, pass what makes it."
+        )
     if reward is not None and method not in ("gem", "custom"):
         raise ValueError(f"reward replaces the method, so give only one of them; got method {method!r}.")
     env_id, make_env = (env, None) if isinstance(env, str) else name_of_env(env)

@@ -69,13 +69,14 @@ class TrainingBar(ProgressBar):
             description="compiling",
             total=updates,
         )
-        self._updates = updates
+        self._updates, self._has_logged = updates, False
 
-    def __enter__(self) -> "TrainingBar":
-        """Starts the bar."""
-        if not self._console.is_terminal:
-            self.log("compiling …")
-        return super().__enter__()
+    def log(self, message: str) -> None:
+        """Prints a message above the bar. Without a terminal, the first one is followed by a sign of life."""
+        super().log(message)
+        if not self._console.is_terminal and not self._has_logged:
+            super().log("compiling …")
+        self._has_logged = True
 
     def show(self, metrics: dict[str, Any]) -> None:
         """Shows the metrics of the last update."""
