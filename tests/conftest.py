@@ -28,6 +28,7 @@ finished_modules = itertools.count(1)
 
 def pytest_addoption(parser):
     parser.addoption("--reliability", metavar="FILE", help="write the table of injected faults")
+    parser.addoption("--reliability-add", action="store_true", help="keep the outcomes of other tests")
 
 
 def pytest_collection_modifyitems(items):
@@ -46,7 +47,8 @@ def pytest_configure(config):
         os.environ["XDG_STATE_HOME"] = str(Path(folder.name) / "state")
     path = config.getoption("--reliability")
     if path is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Reliability(Path(path)))
+        adds = config.getoption("--reliability-add")
+        config.pluginmanager.register(Reliability(Path(path), adds=adds))
     # For this process, whose jax has read its settings already.
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

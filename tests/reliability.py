@@ -1,11 +1,13 @@
 """Counts injected faults: tests are marked with the rows of this table, and `--reliability FILE` writes the outcome.
 
-`@pytest.mark.fault(15, times=2)` says that a test injects fault 15 twice.
+`@pytest.mark.fault(15, times=2)` says that a test injects fault 15 twice. The outcome of every test stands in a JSON
+file beside the table. With `--reliability-add`, a run of some tests replaces their outcomes and keeps the others.
 """
 
-from collections import defaultdict
-from dataclasses import dataclass
+import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 FAULTS = {
     1: "`kill -9` at random moments, during saves too",
@@ -71,22 +73,6 @@ FAULTS = {
 }
 
 
-@dataclass
-class Outcomes:
-    """Outcomes of the tests of one fault."""
-
-    times: int = 0
-    held: int = 0
-    failed: int = 0
-    skipped: int = 0
-
-    def __str__(self) -> str:
-        if not self.held + self.failed + self.skipped:
-            return "no test"
-        parts = ((self.held, "held"), (self.failed, "FAILED"), (self.skipped, "skipped"))
-        return ", ".join(f"{count} {word}" for count, word in parts if count)
-
-
 def faults_of(item):
     """Yields row and count of each marker of a test."""
     for marker in item.iter_markers("fault"):
@@ -98,41 +84,58 @@ def faults_of(item):
 class Reliability:
     """A plugin that collects the outcomes of all workers and writes the table at the end."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._outcomes = path, defaultdict(Outcomes)
+    def __init__(self, path: Path, *, adds: bool) -> None:
+        self._path, self._adds, self._tests = path, adds, {}
 
     def pytest_runtest_logreport(self, report):
-        if report.when != "call" and report.passed:
-            return
-        for name, value in report.user_properties:
-            if name == "fault":
-                self._count(value[0], value[1], report.outcome)
-
-    def _count(self, row, times, outcome):
-        outcomes = self._outcomes[row]
-        outcomes.times += times * (outcome != "skipped")
-        outcomes.held += outcome == "passed"
-        outcomes.failed += outcome == "failed"
-        outcomes.skipped += outcome == "skipped"
+        faults = [value for name, value in report.user_properties if name == "fault"]
+        # Set-up and tear-down count if they fail or skip.
+        if faults and (report.when == "call" or not report.passed):
+            self._tests[report.nodeid] = {"outcome": report.outcome, "faults": faults}
 
     def pytest_sessionfinish(self, session):
         # Imported here, because tests import gemax themselves.
         from gemax.runs.files import write_bytes
         from gemax.runs.provenance import provenance
 
-        facts = provenance()
-        lines = [
-            "# Reliability: faults injected by the tests",
-            "",
-            f"Written by `make reliability`, at commit {facts['commit']}, with Python {facts['python']} and jax "
-            f"{facts['jax']} on {facts['machine']}. Each fault is a real one: a real signal, a real full disk, a real "
-            "flipped bit. [The promises](../docs/reliability.md) behind the table name the tests.",
-            "",
-            "| # | fault | times injected | tests |",
-            "|---|---|---|---|",
-            *(
-                f"| {row} | {text} | {self._outcomes[row].times} | {self._outcomes[row]} |"
-                for row, text in FAULTS.items()
-            ),
+        facts, details = provenance(), self._path.with_suffix(".json")
+        tests = json.loads(details.read_text()) if self._adds and details.exists() else {}
+        tests |= {name: {**test, "commit": facts["commit"]} for name, test in self._tests.items()}
+        rows = [json.dumps(name) + ": " + json.dumps(tests[name]) for name in sorted(tests)]
+        write_bytes(details, ("{\n" + ",\n".join(rows) + "\n}\n").encode())
+        write_bytes(self._path, table(tests, facts).encode())
+
+
+def table(tests: dict[str, Any], facts: dict[str, Any]) -> str:
+    """Returns the table of all faults as Markdown."""
+    commits = Counter(test["commit"] for test in tests.values())
+    made = ", ".join(f"{commit} ({number} tests)" for commit, number in commits.most_common())
+    lines = [
+        "# Reliability: faults injected by the tests",
+        "",
+        f"Written by the tests themselves (`make reliability`), at commit {made}, with Python {facts['python']} and "
+        f"jax {facts['jax']} on {facts['machine']}. The outcome of every test is in `reliability.json`. Each fault "
+        "is a real one: a real signal, a real full disk, a real flipped bit. "
+        "[The promises](../docs/reliability.md) behind the table name the tests.",
+        "",
+        "| # | fault | times injected | tests |",
+        "|---|---|---|---|",
+    ]
+    for row, text in FAULTS.items():
+        of_row = [
+            (test["outcome"], sum(times for fault, times in test["faults"] if fault == row))
+            for test in tests.values()
+            if row in [fault for fault, _ in test["faults"]]
         ]
-        write_bytes(self._path, ("\n".join(lines) + "\n").encode())
+        injected = sum(times for outcome, times in of_row if outcome != "skipped")
+        lines.append(
+            f"| {row} | {text} | {injected:,} | {outcome_text(Counter(name for name, _ in of_row))} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def outcome_text(outcomes: Counter) -> str:
+    words = {"passed": "held", "failed": "FAILED", "skipped": "skipped"}
+    return (
+        ", ".join(f"{outcomes[name]} {word}" for name, word in words.items() if outcomes[name]) or "no test"
+    )

@@ -13,6 +13,7 @@ from gemax.runs.checkpoints import load_arrays
 from gemax.runs.metrics_file import read_metrics
 from gemax.stopping import REPEAT_SECONDS, Stopped, catch_stop_signals, check_stop
 from tests.runs.children import TINY, flags_of, leftovers, started
+from tests.runs.untrained import untrained
 
 WORD = "received, stopping. Press Ctrl-C to end at once."
 ENVIRONMENT = os.environ | {"PYTHONUNBUFFERED": "1"}
@@ -24,14 +25,16 @@ def train(path, **settings):
 
 
 def wait_until_catching(child):
-    """Waits until Python handles SIGINT itself, or gemax does."""
-    caught = 1 << (signal.SIGTERM - 1)
-    while child.poll() is None:
-        with open(f"/proc/{child.pid}/status") as status:
-            mask = next(line for line in status if line.startswith("SigCgt")).split()[1]
-        if int(mask, 16) & caught:
-            return
+    """Waits until gemax handles signals."""
+    while child.poll() is None and not is_catching(child):
         time.sleep(0.002)
+
+
+def is_catching(child):
+    """Whether a process handles SIGTERM."""
+    with open(f"/proc/{child.pid}/status") as status:
+        masks = [line.split()[1] for line in status if line.startswith("SigCgt")]
+    return bool(masks) and bool(int(masks[0], 16) & 1 << (signal.SIGTERM - 1))
 
 
 def assert_valid(path):
@@ -132,14 +135,21 @@ def test_an_ignored_hangup_stays_ignored(tmp_path):
 @pytest.mark.fault(15, 46, times=10)
 @pytest.mark.parametrize("part", range(5))
 def test_signals_at_random_moments_never_crash_and_leave_valid_files(part, tmp_path):
-    """One or two signals, from the first millisecond on, through start-up, compilation and training."""
+    """One or two signals, from the first millisecond on, through start-up, compilation and training.
+
+    Part 0 sends them in the first second, some of them before Python has loaded gemax.
+    """
     dice, outcomes = random.Random(part), []
     for number in range(10 * part, 10 * part + 10):
         path = tmp_path / f"run-{number}"
         # Some sizes are new, so that some runs compile and others load.
         with started(train(path, lstm_size=8 + number % 5), ENVIRONMENT) as child:
-            wait_until_catching(child)
-            time.sleep(dice.uniform(0.0, 12.0) * (number > 5))
+            if part == 0:
+                time.sleep(dice.uniform(0.001, 1.0))
+            else:
+                wait_until_catching(child)
+                time.sleep(dice.uniform(0.0, 12.0))
+            is_early = not is_catching(child)
             first, is_twice = dice.choice([signal.SIGINT, signal.SIGTERM]), dice.random() < 0.5
             child.send_signal(first)
             if is_twice:
@@ -147,10 +157,77 @@ def test_signals_at_random_moments_never_crash_and_leave_valid_files(part, tmp_p
                 child.send_signal(signal.SIGINT)
             said, errors = child.communicate(timeout=300)
         outcomes.append(child.returncode)
-        # Killed by the signal itself only after the program has ended its work.
-        assert child.returncode in (128 + first, 130, -signal.SIGINT), (said, errors)
-        assert "Traceback" not in errors, errors
+        # Killed by the signal itself only before gemax has begun or after it has ended its work.
+        assert child.returncode in (128 + first, 130, -signal.SIGINT, *([-first] if is_early else [])), (
+            said,
+            errors,
+        )
+        # Python itself prints one if it is interrupted before gemax is loaded.
+        assert "Traceback" not in errors or (is_early and errors.rstrip().endswith("KeyboardInterrupt")), (
+            errors
+        )
         assert_valid(path)
         if not is_twice:
             assert leftovers(path) == []
     assert len(outcomes) == 10
+
+
+VERBS = {
+    "doctor": ["doctor"],
+    "envs": ["envs", "two-rooms"],
+    "evaluate": ["evaluate", "RUN", "--episodes", "100000"],
+    "record": ["record", "RUN"],
+    "compare": ["compare", "RUN", "RUN"],
+    "collect": ["collect", "RUN", "--episodes", "100000"],
+    "resume": ["resume", "RUN", "--updates", "1000000"],
+    "reproduce": ["reproduce", "fig1", "--smoke", "--out", "OUT"],
+    "bench": ["bench", "explore", "--smoke", "--out", "OUT"],
+    "view": ["view", "RUN", "--no-browser", "--port", "0"],
+}
+
+
+@pytest.mark.slow_fault
+@pytest.mark.timeout(1800)
+@pytest.mark.fault(46, times=2)
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_hears_a_signal_at_its_start_and_at_its_work(verb, tmp_path):
+    untrained(tmp_path / "run", "two-rooms")
+    places = {"RUN": str(tmp_path / "run"), "OUT": str(tmp_path / "out")}
+    command = [sys.executable, "-m", "gemax.cli", *(places.get(word, word) for word in VERBS[verb])]
+    for delay in (0.0, 5.0):
+        with started(command, ENVIRONMENT) as child:
+            wait_until_catching(child)
+            time.sleep(delay)
+            child.send_signal(signal.SIGTERM)
+            _, errors = child.communicate(timeout=120)
+        assert "Traceback" not in errors, errors
+        has_ended = child.returncode == 0 and delay > 0
+        assert has_ended or child.returncode == 128 + signal.SIGTERM, errors
+        assert has_ended or f"gemax: SIGTERM {WORD}" in errors
+    assert_valid(tmp_path / "run")
+
+
+@pytest.mark.slow_fault
+@pytest.mark.timeout(900)
+@pytest.mark.fault(46, 52)
+def test_a_large_map_says_what_takes_long_and_can_be_stopped(tmp_path):
+    side = 50
+    rows = ["S" + "." * (side - 1)] + ["." * side] * (side - 2) + ["." * (side - 1) + "G"]
+    (tmp_path / "map.txt").write_text("\n".join(rows) + "\n")
+    command = [
+        sys.executable,
+        "-m",
+        "gemax.cli",
+        "train",
+        "--map",
+        str(tmp_path / "map.txt"),
+        "--horizon",
+        "200",
+    ]
+    with started([*command, "--out", str(tmp_path / "run")], ENVIRONMENT) as child:
+        assert child.stdout.readline().strip(), "nothing is said before the work begins"
+        time.sleep(3.0)
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=240)
+    assert child.returncode == 128 + signal.SIGTERM, errors
+    assert "Traceback" not in errors

@@ -10,6 +10,8 @@ from pathlib import Path
 import gemax
 
 ROOT = Path(__file__).parents[2]
+UNPINNED = {"gemax", "stable-baselines3", "sb3-contrib", "wandb"}
+"""gemax itself, packages that need torch, which is pinned in their command, and a service of others."""
 
 
 def project():
@@ -51,3 +53,11 @@ def test_every_extra_is_imported():
     }
     installed = {name.lower() for names_of_top in packages_distributions().values() for name in names_of_top}
     assert (of_users & installed) - {"gemax"} <= imported_distributions()
+
+
+def test_every_dependency_has_a_tested_version():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()[1:]
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.!+-]+", line)] == []
+    pinned = {line.partition("==")[0].lower() for line in lines}
+    needed = names(project()["dependencies"]).union(*map(names, project()["optional-dependencies"].values()))
+    assert needed - pinned == UNPINNED

@@ -100,12 +100,17 @@ def test_settings_that_are_safe_to_change_are_changed_and_others_refused_by_name
     assert gemax.load(path).summary["updates"] == TINY["updates"]
 
 
+@pytest.mark.fault(43, times=3)
 def test_doctor_lists_extras_and_ends_with_a_verdict(capsys):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert "stable-baselines3  installed" in out
     assert out.splitlines()[-1].startswith("gemax works here, with versions that the tests run with.")
     assert untested("3.13.1", "0.10.0", ["cpu"]) == ["Python 3.13.1; the tests run on 3.11."]
+    assert untested("3.11.9", "0.9.2", ["cpu"]) == ["jax 0.9.2; the tests run on 0.10."]
+    assert untested("3.11.9", "0.10.0", ["cpu"], has_avx2=False) == [
+        "a CPU without AVX2; the tests run on CPUs that have it."
+    ]
     assert "untested" in verdict(["Python 3.13.1; …"], works=True)
     assert "does not work" in verdict([], works=False)
 

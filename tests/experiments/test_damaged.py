@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 import zipfile
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from gemax.experiments.damaged import is_readable
 from gemax.experiments.explore import records as explore_records
 from gemax.experiments.records import CURVES, GENERATION, is_record_of
+from gemax.experiments.report import _provenance_text
 from gemax.training.config import Config
+from gemax.view.library import Library
 
 
 def npz(**arrays):
@@ -26,16 +29,22 @@ def whole_record():
     return npz(visits=np.zeros(3), generation=np.asarray(GENERATION), **arrays, **curves)
 
 
+def archive_of(**members):
+    """An archive of the present generation, with members as they are given."""
+    buffer = io.BytesIO(npz(generation=np.asarray(GENERATION)))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
 def huge_array():
     """A small file whose array claims 93 GiB."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         header, {"descr": "<f4", "fortran_order": False, "shape": (25_000_000_000,)}
     )
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("config.npy", header.getvalue())
-    return buffer.getvalue()
+    return archive_of(**{"config.npy": header.getvalue()})
 
 
 def bomb():
@@ -47,6 +56,33 @@ def bomb():
     return buffer.getvalue()
 
 
+def many_members(number=200_000):
+    """An archive with more members than any record. Its directory alone is larger than a record."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(whole_member := "a.npy", b"")
+        information = archive.getinfo(whole_member)
+        archive.filelist.extend([information] * number)
+    return buffer.getvalue()
+
+
+def escaping_member():
+    """An archive whose member would leave the folder if it was extracted."""
+    return archive_of(**{"../../evil.npy": bytes(100)})
+
+
+def pickled():
+    """An array of objects, which NumPy would unpickle."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([Exploding()], object), allow_pickle=True)
+    return archive_of(**{"config.npy": buffer.getvalue()})
+
+
+class Exploding:
+    def __reduce__(self):
+        return (pytest.fail, ("unpickled",))
+
+
 CONTENTS = {
     "empty": lambda: b"",
     "cut": lambda: whole_record()[:-200],
@@ -54,6 +90,9 @@ CONTENTS = {
     "text": lambda: b"not a record\n",
     "93 GiB": huge_array,
     "bomb": bomb,
+    "many members": many_members,
+    "member outside": escaping_member,
+    "pickled": pickled,
 }
 
 
@@ -65,6 +104,20 @@ def test_a_damaged_record_is_named_and_does_not_count(name, tmp_path):
     path.write_bytes(CONTENTS[name]())
     with pytest.warns(UserWarning, match=r"record\.npz is not a readable record .* Its run is made again"):
         assert not is_readable(path, lambda path: is_record_of(path, Config()))
+    assert list(tmp_path.parent.glob("**/evil*")) == []
+
+
+@pytest.mark.fault(53)
+@pytest.mark.slow_fault
+def test_a_folder_of_100_000_files_is_searched_in_seconds(tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for number in range(100_000):
+        (folder / f"foreign-{number}").touch()
+    started = time.process_time()
+    assert _provenance_text([{"cores": 1, "machine": "x", "gemax": "0", "jax": "0"}], tmp_path)
+    assert Library(tmp_path).index()["runs"] == []
+    assert time.process_time() - started < 10.0
 
 
 @pytest.mark.fault(53)

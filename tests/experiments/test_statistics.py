@@ -45,6 +45,7 @@ def test_buckets_are_means_of_equal_parts_of_the_run():
     np.testing.assert_allclose(means, np.arange(15.0, 400.0, 20.0))
 
 
+@pytest.mark.fault(41)
 def test_buckets_without_values_are_nan():
     _, means = bucket_means(np.asarray([100.0, 200.0]), np.asarray([np.nan, 3.0]), 200.0)
     assert np.isnan(means[:-1]).all()

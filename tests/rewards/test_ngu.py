@@ -114,6 +114,7 @@ def walk(positions, is_first=(), settings=SETTINGS):
     return compiled_novelty(empty_memory(20, 2, 1), embedding[:-1], embedding[1:], first, settings)
 
 
+@pytest.mark.fault(21)
 def test_the_first_step_is_compared_with_the_start_of_the_episode():
     """The only distance equals its average, so the kernel is known."""
     found, _ = walk([[0.0, 3.0], [-1.0, 50.0]])
@@ -121,6 +122,7 @@ def test_the_first_step_is_compared_with_the_start_of_the_episode():
     np.testing.assert_allclose(found.reward[0], 1.0 / similarity, rtol=1e-5)
 
 
+@pytest.mark.fault(21)
 def test_staying_in_one_place_gives_a_count_up_to_the_number_of_neighbours():
     found, _ = walk([[2.0], [0.0]])
     counts = np.minimum(np.arange(1, 13), SETTINGS.num_neighbours)

@@ -65,6 +65,7 @@ def test_rewards_per_step_equal_those_of_the_whole_rollout(key):
     jax.tree.map(np.testing.assert_array_equal, state.memory, after.memory)
 
 
+@pytest.mark.fault(21)
 def test_the_first_step_has_no_neighbours_in_the_memory_and_no_reward(key):
     method = METHODS[True]
     reward = method.reward(method.init(key, rows_of(), ENVS), rollouts()[0], key)

@@ -155,7 +155,7 @@ def assert_falls_back(folder):
 
 
 @pytest.mark.parametrize("name", [ARRAYS, MANIFEST])
-@pytest.mark.fault(3)
+@pytest.mark.fault(3, times=60)
 def test_a_checkpoint_with_a_flipped_bit_is_never_loaded(two, name):
     path = path_of(two, 2) / name
     whole = path.read_bytes()
@@ -170,7 +170,7 @@ def test_a_checkpoint_with_a_flipped_bit_is_never_loaded(two, name):
 
 
 @pytest.mark.parametrize("name", [ARRAYS, MANIFEST])
-@pytest.mark.fault(2)
+@pytest.mark.fault(2, times=10)
 def test_a_file_with_another_length_is_never_loaded(two, name):
     path = path_of(two, 2) / name
     whole = path.read_bytes()
@@ -183,7 +183,7 @@ def test_a_file_with_another_length_is_never_loaded(two, name):
 
 
 @pytest.mark.parametrize("name", [ARRAYS, MANIFEST])
-@pytest.mark.fault(2)
+@pytest.mark.fault(2, times=3)
 def test_a_missing_file_a_link_or_a_pipe_is_skipped(two, name):
     path = path_of(two, 2) / name
     path.rename(two / "elsewhere")
@@ -200,7 +200,7 @@ def test_a_checkpoint_under_the_name_of_another_update_is_skipped(two):
     assert "update 5" in load_checkpoint(two, small_tree()).messages[0]
 
 
-@pytest.mark.fault(34)
+@pytest.mark.fault(34, times=2)
 def test_files_of_absurd_size_are_not_read(tmp_path):
     save_checkpoint(tmp_path, 1, small_tree(), {})
     path = save_checkpoint(tmp_path, 2, small_tree(), {})
@@ -250,7 +250,7 @@ def test_unpickling_a_bomb_executes_its_code(tmp_path):
     assert (tmp_path / "canary").exists()
 
 
-@pytest.mark.fault(31)
+@pytest.mark.fault(31, times=15)
 def test_loading_a_checkpoint_never_executes_its_content(two, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("bombs")
     canary = elsewhere / "canary"
@@ -376,7 +376,6 @@ def test_files_are_flushed_before_the_rename_and_the_rename_before_a_deletion(tm
 
 @pytest.mark.parametrize("update", [2, 3])
 @pytest.mark.parametrize("call", ["os.fsync", "os.rename"])
-@pytest.mark.fault(12)
 def test_a_failing_system_call_raises_and_keeps_earlier_checkpoints(two, monkeypatch, call, update):
     original, calls = getattr(os, call.removeprefix("os.")), []
     for successes in range(4):
@@ -418,7 +417,7 @@ def test_an_incomplete_write_keeps_earlier_checkpoints(two):
     assert load_checkpoint(two, small_tree()).update == 2
 
 
-@pytest.mark.fault(12)
+@pytest.mark.fault(12, times=3)
 def test_a_full_disk_keeps_the_old_checkpoint_and_later_saves_succeed(tmp_path):
     with mounted(tmp_path, "size=64k"):
         save_checkpoint(tmp_path, 1, small_tree(1), {})
@@ -433,6 +432,7 @@ def test_a_full_disk_keeps_the_old_checkpoint_and_later_saves_succeed(tmp_path):
 
 # Killed processes
 
+NUM_KILLS = 40
 SAVE_UNTIL_KILLED = """
 import os, sys, time
 import numpy as np
@@ -481,7 +481,7 @@ def read_lines(path):
 
 
 @pytest.mark.parametrize("step", [1, 0], ids=["new updates", "the same update repeatedly"])
-@pytest.mark.fault(1)
+@pytest.mark.fault(1, times=NUM_KILLS)
 def test_a_killed_process_leaves_its_newest_complete_checkpoint(tmp_path, launcher, step):
     folder = tmp_path / "checkpoints"
     folder.mkdir()
@@ -489,7 +489,7 @@ def test_a_killed_process_leaves_its_newest_complete_checkpoint(tmp_path, launch
     like = {"a": jax.ShapeDtypeStruct((20_000,), np.int64), "b": jax.ShapeDtypeStruct((), np.int64)}
     rng = random.Random(step)
     count, messages = 0, []
-    for attempt in range(int(os.environ.get("ROUNDS", "40"))):
+    for attempt in range(NUM_KILLS):
         pause = 0.004 if attempt % 4 == 3 else 0.0
         print(f"{folder} {count} {step} {pause}", file=launcher.stdin, flush=True)
         child = int(launcher.stdout.readline())

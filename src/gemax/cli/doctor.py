@@ -1,6 +1,8 @@
 """`gemax doctor`: lists versions, hardware and optional packages, and ends with a verdict."""
 
 import platform
+import re
+from pathlib import Path
 
 TESTED_PYTHON = "3.11"
 TESTED_JAX = "0.10"
@@ -24,7 +26,7 @@ def doctor() -> int:
         # Printed without markup: the command contains brackets.
         state = "installed" if is_installed(name) else f"not installed: {extra.install}"
         console.print(f"{name:>17}  {state} ({extra.purpose})", markup=False, soft_wrap=True)
-    warnings = untested(platform.python_version(), facts["jax"], platforms)
+    warnings = untested(platform.python_version(), facts["jax"], platforms, has_avx2=has_avx2())
     for warning in warnings:
         console.print(f"[yellow]untested:[/] {warning}")
     print(f"\n{verdict(warnings, _works())}")
@@ -57,7 +59,16 @@ def verdict(warnings: list[str], works: bool) -> str:
     return "gemax works here, with versions that the tests run with. Try: gemax train two-rooms"
 
 
-def untested(python: str, jax_version: str, platforms: list[str]) -> list[str]:
+def has_avx2() -> bool:
+    """Returns whether an x86 CPU has AVX2, which JAX is built for. Other CPUs and systems are not asked."""
+    try:
+        flags = re.search(r"^flags\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        return True
+    return flags is None or "avx2" in flags[0].split()
+
+
+def untested(python: str, jax_version: str, platforms: list[str], *, has_avx2: bool = True) -> list[str]:
     """Returns a sentence about each version or device that the tests do not run with."""
     warnings = []
     if not python.startswith(f"{TESTED_PYTHON}."):
@@ -66,6 +77,8 @@ def untested(python: str, jax_version: str, platforms: list[str]) -> list[str]:
         warnings.append(f"jax {jax_version}; the tests run on {TESTED_JAX}.")
     if set(platforms) != {"cpu"}:
         warnings.append("accelerators; the tests run on CPUs only.")
+    if not has_avx2:
+        warnings.append("a CPU without AVX2; the tests run on CPUs that have it.")
     return warnings
 
 

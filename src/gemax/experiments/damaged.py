@@ -5,8 +5,10 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+MAX_FILE_BYTES = 2**23
+"""Largest size of the file of a record. Records have a few hundred kilobytes."""
 MAX_RECORD_BYTES = 2**28
-"""Largest size of a record, unpacked. Records have a few hundred kilobytes."""
+"""Largest size of a record, unpacked."""
 
 
 def is_readable(path: Path, is_record: Callable[[Path], bool]) -> bool:
@@ -25,6 +27,8 @@ def is_readable(path: Path, is_record: Callable[[Path], bool]) -> bool:
 def _check_size(path: Path) -> None:
     """Raises ValueError for a file or an archive that is too large to be a record."""
     size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise ValueError(f"it has {size:,} bytes; a record has at most {MAX_FILE_BYTES:,}")
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())

@@ -47,6 +47,7 @@ def test_minus_one_and_one_are_the_bounds_of_a_box():
 @pytest.mark.parametrize(
     "space", [spaces.Box(-np.inf, np.inf, (2,)), spaces.Text(3), spaces.Box(0, 3, (2,), np.int64)]
 )
+@pytest.mark.fault(30)
 def test_unsupported_action_spaces_raise_an_error(space):
     with pytest.raises(ValueError, match="action space must"):
         action_decoder(space)

@@ -73,6 +73,12 @@ def test_parts_that_the_agent_cannot_observe_are_listed_as_ignored():
     assert observation_encoder(space).ignored == ("mission (Text)",)
 
 
-def test_a_space_without_readable_parts_raises_an_error():
+@pytest.mark.fault(30)
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Dict({"mission": spaces.Text(9)}), spaces.Graph(IMAGE, None), spaces.Sequence(IMAGE)],
+    ids=lambda space: type(space).__name__,
+)
+def test_a_space_without_readable_parts_raises_an_error(space):
     with pytest.raises(ValueError, match="must contain a Box"):
-        observation_encoder(spaces.Dict({"mission": spaces.Text(9)}))
+        observation_encoder(space)

@@ -1,5 +1,6 @@
 """Environments are filmed with render mode rgb_array, and those without images are refused."""
 
+import time
 from functools import partial
 
 import gymnasium
@@ -46,6 +47,33 @@ def test_environments_without_images_are_refused():
     env = open_rendered("grey", partial(Shown, channels=1), 9.0)
     env.reset(seed=0)
     with pytest.raises(EnvFault, match=r"render\(\) must return an image .*; got the shape \(30, 40, 1\)"):
+        env.render()
+
+
+class RendersBadly(Shown):
+    """Hangs or raises in `render`."""
+
+    def __init__(self, how, render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self._how = how
+
+    def render(self):
+        if self._how == "hangs":
+            time.sleep(1000)
+        raise RuntimeError("no screen")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        pytest.param("hangs", r"did not answer within 0\.3 s", marks=pytest.mark.fault(26)),
+        pytest.param("raises", "raised RuntimeError: no screen", marks=pytest.mark.fault(25)),
+    ],
+)
+def test_an_environment_that_hangs_or_raises_in_render_is_named(how, words):
+    env = open_rendered("bad", partial(RendersBadly, how), 0.3)
+    env.reset(seed=0)
+    with pytest.raises(EnvFault, match=f"environment 0, start of episode 1, .*{words}"):
         env.render()
 
 

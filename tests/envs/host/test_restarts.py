@@ -83,8 +83,13 @@ def run_until_dropped(make, **settings):
     return [(before, transition) for before, transition in steps if transition.is_dropped.any()]
 
 
-@pytest.mark.fault(22, 25, 26)
-@pytest.mark.parametrize("fault", ["nan", "raises", "hangs"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=pytest.mark.fault(row, times=2))
+        for fault, row in (("nan", 22), ("raises", 25), ("hangs", 26))
+    ],
+)
 def test_an_environment_that_fails_is_restarted_and_its_episode_dropped(fault):
     dropped = run_until_dropped(partial(Faulty, fault))
     # Both environments fail in their third step, and again three steps later.
@@ -101,7 +106,7 @@ def test_an_environment_that_fails_is_restarted_and_its_episode_dropped(fault):
         assert (transition.current_observation[:, 1] == 0).all()
 
 
-@pytest.mark.fault(22, 25)
+@pytest.mark.fault(25, times=4)
 def test_an_environment_that_keeps_failing_stops_the_run():
     envs = host_env(partial(Faulty, "raises"), on_env_fault="restart", max_env_restarts=3).open(1)
     words = r"the robot fell over .* after 3 restarts within 1,000 steps: giving up"
