@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.agent.act import next_values, unroll_lstm
+from gemax.agent.act import apply_to_few, next_values, unroll_lstm
 from gemax.agent.distributions import ActionDistribution
 from gemax.agent.losses import actor_critic_loss
 from gemax.core.entropy import shannon_entropy
@@ -267,15 +267,22 @@ def _next_values(
     spec = trainer.spec
     if not spec.truncation_bootstraps:
         return following
+    # Nothing learns from these values: they are part of a target.
+    parameters = jax.lax.stop_gradient(parameters)
     inputs = AgentInputs(
         spec.actions.as_input(transitions.action),
         transitions.reward,
         jnp.minimum(transitions.inputs.time + 1, spec.horizon),
     )
-    observations = trainer.table.network_inputs(state.observation_moments, transitions.next_observation)
-    lstm_state = LSTMState(*(leaf[:-1] for leaf in lstm_states))
-    value = next_values(trainer.network, parameters, observations, inputs, lstm_state)
-    return jnp.where(ends(transitions), value, following)
+    steps = transitions.next_observation, inputs, LSTMState(*(leaf[:-1] for leaf in lstm_states))
+
+    def values_of(steps) -> Float[Array, "time envs"]:
+        next_observation, inputs, lstm_state = steps
+        observations = trainer.table.network_inputs(state.observation_moments, next_observation)
+        return next_values(trainer.network, parameters, observations, inputs, lstm_state)
+
+    is_end = ends(transitions)
+    return jnp.where(is_end, apply_to_few(values_of, is_end, steps), following)
 
 
 def _updated_observation_moments(trainer: Trainer, moments: Moments, transitions: Transition) -> Moments:
