@@ -1,6 +1,7 @@
 import json
 import os
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -53,6 +54,21 @@ def test_curves_grow_with_the_file_and_ignore_a_line_that_is_being_written(tmp_p
     assert curves["update"] == [1, 2, 3, 4]
     np.testing.assert_allclose(curves["coverage"], [update / 300 for update in range(1, 5)], rtol=1e-4)
     assert entry(library, "run")["messages"] == []
+
+
+def test_curves_of_a_run_that_trains_for_long_keep_the_memory_flat(tmp_path):
+    path = make_run(tmp_path / "run", updates=400, snapshots=())
+    library, sizes = Library(tmp_path), []
+    tracemalloc.start()
+    try:
+        for update in range(401, 441):
+            with (path / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps(metrics_line(update)) + "\n")
+            assert library.curves(["run"], ["coverage"])["run"]["update"][-1] == update
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert sizes[-1] < 1.1 * sizes[5]
 
 
 def test_large_files_are_thinned_without_being_read_as_a_whole(tmp_path):

@@ -1,6 +1,5 @@
 """The runs below a folder, as the page sees them. Reads only, and says in words what it cannot read."""
 
-import functools
 import itertools
 import json
 import os
@@ -62,6 +61,7 @@ class Library:
         self.root = self.confined.root
         self.name = root.name or self.root.name or str(self.root)
         self._entries: dict[str, tuple[Fingerprint, dict[str, Any]]] = {}
+        self._lines: dict[Path, tuple[tuple[int, int, int], MetricLines]] = {}
         self._lock = threading.Lock()
 
     def fingerprints(self) -> dict[str, Fingerprint]:
@@ -240,11 +240,28 @@ class Library:
             path = self.confined.check(self.root / run_id / METRICS)
             if not self.confined.contains(self.root / run_id):
                 raise RefusedError
-            status = path.stat()
-            lines = _unchanged_lines(path, status.st_size, status.st_mtime_ns, max_points).lines
+            lines = self._lines_of(path, max_points).lines
         except (OSError, RefusedError):
             lines = []
         return {name: [number(line.get(name)) for line in lines] for name in (*AXES, *metrics)}
+
+    def _lines_of(self, path: Path, max_lines: int) -> MetricLines:
+        """Reads metrics again only if the file has changed, so that many pages cost as much as one.
+
+        Keeps the newest lines of each run only: a run that trains for hours changes its file thousands of times.
+        """
+        status = path.stat()
+        stamp = (status.st_size, status.st_mtime_ns, max_lines)
+        with self._lock:
+            known = self._lines.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        lines = read_lines(path, max_lines)
+        with self._lock:
+            self._lines[path] = (stamp, lines)
+            if len(self._lines) > MAX_RUNS:
+                del self._lines[next(iter(self._lines))]
+        return lines
 
     def _snapshots(self, run_id: str) -> Path:
         return self.path(run_id) / FOLDER
@@ -292,12 +309,6 @@ class Library:
         else:
             return content
         return {}
-
-
-@functools.lru_cache(maxsize=512)
-def _unchanged_lines(path: Path, size: int, mtime_ns: int, max_lines: int) -> MetricLines:
-    """Reads metrics again only if the file has changed, so that many pages cost as much as one."""
-    return read_lines(path, max_lines)
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
