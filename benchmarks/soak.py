@@ -5,7 +5,8 @@
 
 The run is killed five times, each time soon after a checkpoint, and resumed. The last life has the rest of the time.
 All the while `gemax view` serves the run, and one client reads its events and curves, as an open page does. A `gym:`
-environment is stepped in two processes, one of which is killed every ten minutes.
+environment is stepped in two processes, one of which is killed every ten minutes. `--watch FOLDER` trains nothing: it
+only serves the run that another soak trains in that folder, and measures the server.
 
 Passes if in the last life the memory of the last tenth is within 2 % of that of the second tenth, for the training
 process, the processes of the environments and the page's server; if their open files and threads do not grow; and if
@@ -60,17 +61,23 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, required=True, help="JSON file for the result; the plot is beside it"
     )
+    parser.add_argument("--watch", type=Path, default=None, help="folder of another soak, to serve only")
     parser.add_argument("--allow-dirty", action="store_true", help="run from an uncommitted source tree")
     options = parser.parse_args()
     origin = provenance()
     if not options.allow_dirty:
         check_clean(origin["commit"])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that children end too
-    with tempfile.TemporaryDirectory() as folder, page_of(Path(folder)) as (page_pid, answers):
-        soak = Soak(options, origin, Path(folder) / "run", page_pid, answers)
-        for _ in range(options.kills):
-            soak.live_shortly()
-        soak.live_long()
+    with contextlib.ExitStack() as stack:
+        folder = options.watch or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        page_pid, answers = stack.enter_context(page_of(folder))
+        soak = Soak(options, origin, folder / "run", page_pid, answers)
+        if options.watch is not None:
+            soak.watch()
+        else:
+            for _ in range(options.kills):
+                soak.live_shortly()
+            soak.live_long()
         verdicts = soak.report(is_finished=True)
     for promise, is_kept in verdicts.items():
         print(f"{'kept  ' if is_kept else 'BROKEN'}  {promise}")
@@ -107,6 +114,12 @@ class Soak:
         self._worker_kills: list[float] = []
         self._random = random.Random(0)
 
+    def watch(self) -> None:
+        """Measures the server for the whole time."""
+        while self._seconds() < 60 * self._options.minutes:
+            self._sample(None, is_judged=True)
+            self._report_now_and_then()
+
     def live_shortly(self) -> None:
         """Trains to the next checkpoint and a little longer, then kills the process with SIGKILL."""
         before, started = self._checkpoints(), time.monotonic()
@@ -138,8 +151,7 @@ class Soak:
                     os.kill(workers_of(process.pid)[-1], signal.SIGKILL)
                     self._worker_kills.append(self._seconds())
                     next_kill += SECONDS_BETWEEN_WORKER_KILLS
-                if time.monotonic() > self._reported + SECONDS_BETWEEN_REPORTS:
-                    self.report(is_finished=False)
+                self._report_now_and_then()
         finally:
             process.terminate()
             code = process.wait(timeout=600)
@@ -182,6 +194,10 @@ class Soak:
         plot(result, self._options.out.with_suffix(".png"))
         return verdicts
 
+    def _report_now_and_then(self) -> None:
+        if time.monotonic() > self._reported + SECONDS_BETWEEN_REPORTS:
+            self.report(is_finished=False)
+
     def _start(self) -> subprocess.Popen:
         command = [*GEMAX, "resume", str(self._run)]
         if not self._run.exists():
@@ -199,12 +215,16 @@ class Soak:
                 ]
         return subprocess.Popen([*command, "--tensorboard"], stdout=subprocess.DEVNULL)
 
-    def _sample(self, pid: int, wait: float = SECONDS_BETWEEN_SAMPLES, *, is_judged: bool = False) -> None:
+    def _sample(
+        self, pid: int | None, wait: float = SECONDS_BETWEEN_SAMPLES, *, is_judged: bool = False
+    ) -> None:
         """Waits, then measures all processes."""
         time.sleep(wait)
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a process has just ended
-            sample = {"trainer": measure([pid]), "page": measure([self._page_pid])}
-            if self._is_host:
+            sample: dict[str, Any] = {"page": measure([self._page_pid])}
+            if pid is not None:
+                sample["trainer"] = measure([pid])
+            if pid is not None and self._is_host:
                 sample["workers"] = measure(workers_of(pid))
             sample |= {"seconds": self._seconds(), "update": self._update(), "load": os.getloadavg()[0]}
             self._samples.append(sample | {"is_judged": is_judged})
