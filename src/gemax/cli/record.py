@@ -46,5 +46,5 @@ def record(
         max_episode_steps=max_episode_steps,
         log=console.print,
     )
-    console.print(f"Film: {film} ({film.stat().st_size / 1e6:.1f} MB)", soft_wrap=True)
+    console.print(f"Film: {film} ({film.stat().st_size / 1e3:,.0f} kB)", soft_wrap=True)
     return 0

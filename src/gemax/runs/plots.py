@@ -109,10 +109,15 @@ def draw_learning_curve(
         for lines in metrics_of_seeds:
             axis.plot(_column(lines, "update"), _column(lines, name), color=colour, linewidth=0.6, alpha=0.5)
         axis.plot(_column(metrics, "update"), _column(metrics, name), color=colour, label=label)
+    last = metrics[-1]
+    axis.set_xlim(0, last["update"])
     axis.set_xlabel("updates")
     hide_frame(axis)
-    axis.legend(frameon=False, loc="lower right")
-    last = metrics[-1]
+    if any(line.get(name) is not None for line in metrics for name in curves):
+        axis.legend(frameon=False, loc="lower right")
+    else:
+        axis.set_yticks([])
+        axis.text(0.5, 0.5, "no episode has ended", transform=axis.transAxes, ha="center", color="0.4")
     caption = f"{last['update']:,} updates, {last['frames']:,} frames, {last['seconds']:.0f} s"
     axis.set_title(caption, loc="right", fontsize="small", color="0.4")
     axis.set_title(title, loc="left")
