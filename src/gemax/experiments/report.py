@@ -138,6 +138,13 @@ nav a { margin-right: 0.8rem; }
 code { background: #f4f4f4; padding: 0.1rem 0.3rem; }
 details { margin: 0.5rem 0; }
 pre { overflow-x: auto; font-size: 0.8rem; }
+@media (max-width: 46rem) {
+  table { font-size: 0.72rem; }
+  td, th { padding: 0.2rem 0.3rem; }
+  .claims td:first-child { overflow-wrap: anywhere; }
+  .claims td:nth-child(n + 4) { white-space: normal; }
+  .numbers { display: block; overflow-x: auto; }
+}
 """
 
 
