@@ -22,6 +22,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "gemax_reference"]
 exclude_patterns = ["_build"]
 nb_execution_mode = "off"  # the notebook has its outputs, and a test executes it
 html_theme = "furo"
+toc_object_entries_show_parents = "hide"
 html_title = f"gemax {release}"
 html_copy_source = False
 html_static_path = ["_static"]

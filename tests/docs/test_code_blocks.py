@@ -90,7 +90,8 @@ def test_the_quickstart_word_for_word_solves_its_environment(tmp_path):
         if block.file is not None:
             (tmp_path / block.file).write_text(block.code)
         elif block.reason_not_to_run is None:
-            transcript += run_shell(block.code, tmp_path)
+            transcript += f"$ {block.code}{run_shell(block.code, tmp_path)}"
+            (tmp_path / "transcript.txt").write_text(transcript)
     of_ppo, of_gemax = mean_returns(transcript)
     assert of_gemax > 0.9
     assert 0 <= of_ppo <= 1
@@ -114,8 +115,11 @@ def mean_returns(transcript: str) -> list[float]:
 
 
 def check_results_of_the_quickstart(folder: Path) -> None:
-    with Image.open(folder / "episode.gif") as film, Image.open(folder / "curve.png") as curve:
-        assert film.n_frames > 20
-        assert curve.width > 300
+    for name in ("episode.gif", "rooms.gif", "two-rooms.gif"):
+        with Image.open(folder / name) as film:
+            assert film.n_frames > 20
+    for name in ("curve.png", "compare.png"):
+        with Image.open(folder / name) as plot:
+            assert plot.width > 300
     assert (folder / "runs" / "rooms" / "evaluation.json").is_file()
     assert (folder / "runs" / "two-rooms" / "heatmap.png").is_file()
