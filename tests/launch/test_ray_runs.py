@@ -23,7 +23,7 @@ def command(out, *flags):
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.fault(58)
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("nothing_left")
 def test_a_killed_run_continues_on_another_machine_with_the_same_result(tmp_path, environment, short_folder):
@@ -41,6 +41,8 @@ def test_a_killed_run_continues_on_another_machine_with_the_same_result(tmp_path
             workers[0].kill()
             output, errors = child.communicate(timeout=600)
     assert child.returncode == 0, output + errors
+    # The next worker on its machine has deleted the folder of the killed one.
+    assert not [path for folder in folders for path in folder.glob("gemax-run-*")]
     assert "continues from its last checkpoint, because its worker died" in output
     for seed in (0, 1):
         alone = tmp_path / f"alone-{seed}"

@@ -36,6 +36,8 @@ Files: TypeAlias = dict[str, bytes]
 MAX_DEATHS = 3
 """A run whose machine or worker dies this often without progress has failed."""
 POLL_SECONDS = 1.0
+CLOSE_SECONDS = 30.0
+"""Time to end a worker process and delete its folder. After that it is killed."""
 TEMPORARY = (".tmp", ".lock", ".replaced")
 """Ends of the names of files that are not copied."""
 FOLDER_PREFIX = "gemax-run-"
@@ -161,7 +163,7 @@ class RayWorker:
 
     def close(self) -> None:
         """Ends the worker."""
-        self._ray.wait([self._handle.close.remote()], timeout=10.0)
+        self._ray.wait([self._handle.close.remote()], timeout=CLOSE_SECONDS)
         self._ray.kill(self._handle)
 
     def _start(self) -> None:

@@ -183,8 +183,8 @@ def serve(connection: Connection, cores: list[int], options: WorkerOptions) -> N
     # The cache is shared, because all seeds run the same program.
     jax.config.update("jax_compilation_cache_dir", str(options.cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-    jax.config.update("jax_disable_most_optimizations", quick)
     if quick:
+        jax.config.update("jax_disable_most_optimizations", True)
         # Tracing creates millions of objects that are never freed, and the collector would scan them again and again.
         gc.disable()
     answer = ""
