@@ -154,6 +154,14 @@ def test_a_policy_lags_one_update_behind():
     assert versions == [{0}, {0}, {1}, {2}, {3}]
 
 
+def test_actors_work_at_most_two_rollouts_ahead_of_a_slow_learner():
+    ray = FakeRay()
+    pool = make_pool(ray)
+    for number in range(5):
+        pool.publish("policy", number)
+        assert [len(actor.calls) for actor in ray.actors] == [2] * NUM_ACTORS
+
+
 def test_rollouts_after_a_lost_one_start_new_episodes():
     ray = FakeRay([False] * NUM_ACTORS + [True])
     updates = tickets_of_updates(make_pool(ray), 3)
