@@ -12,9 +12,9 @@ class ExitCode(IntEnum):
     USAGE = 2
     """Wrong arguments or configuration, files that cannot be used, or too little memory."""
     ENV = 3
+    """An environment failed, or the cluster that steps it."""
     CHECKPOINT = 4
     NUMERICAL = 5
-    CLUSTER = 6
 
 
 class GemaxError(Exception):
@@ -48,4 +48,4 @@ class NumericalError(GemaxError):
 class ClusterError(GemaxError):
     """The Ray cluster cannot continue a run. The message gives the reason."""
 
-    exit_code = ExitCode.CLUSTER
+    exit_code = ExitCode.ENV

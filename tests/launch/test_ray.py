@@ -241,7 +241,7 @@ def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, enviro
             wait_for_updates(child, out, 2)
             filler.stdin.close()
             output, errors = child.communicate(timeout=600)
-    assert child.returncode == 6, output + errors
+    assert child.returncode == 3, output + errors
     assert "the object store of the Ray cluster is full" in errors
     assert f"repair the cluster, then `gemax resume {out}`" in errors
 

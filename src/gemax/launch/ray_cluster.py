@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gemax.errors import ClusterError
 from gemax.launch.temporary import temporary_folder
 
 OBJECT_STORE_BYTES = 512 * 2**20
@@ -49,8 +48,7 @@ def ray_cluster(address: str, num_cpus: int) -> Iterator[Any]:
     with the `with` block, as do its temporary files.
 
     Raises:
-        ValueError: Ray is not installed, or the cluster cannot be joined.
-        ClusterError: The cluster does not start.
+        ValueError: Ray is not installed, or the cluster does not start or cannot be joined.
     """
     if not address:
         _restrict_to_this_machine()
@@ -79,7 +77,7 @@ def _start(ray: Any, num_cpus: int, folder: Path) -> None:
         )
     except Exception as error:
         reason = " ".join(str(error).split())
-        raise ClusterError(
+        raise ValueError(
             f"Ray did not start a cluster on this machine. Try again when the machine is less busy: {reason}"
         ) from error
 
