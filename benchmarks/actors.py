@@ -2,7 +2,7 @@
 
 `make bench-actors`
 
-Each actor has four environments. In the first table they wait 5 ms in every step, as for a simulator on another
+Each actor has eight environments. In the first table they wait 5 ms in every step, as for a simulator on another
 machine, so that two cores are not the limit. Run it on an idle machine.
 """
 
@@ -20,9 +20,9 @@ from gemax.launch.ray_cluster import ray_cluster
 from gemax.training.config import Config
 
 STEP_SECONDS = 0.005
-ENVS_PER_ACTOR = 4
+ENVS_PER_ACTOR = 8
 NUM_STEPS = 32
-WARM_UP, MEASURED = 4, 16
+WARM_UP, MEASURED = 4, 12
 """Number of updates before and during the measurement."""
 
 

@@ -19,6 +19,8 @@ FRAMES_PER_TICKET = NUM_ENVS // NUM_ACTORS * NUM_STEPS
 class ActorError(Exception):
     """Of Ray."""
 
+    actor_init_failed = False
+
 
 @dataclass(eq=False)
 class PendingCall:
@@ -179,6 +181,15 @@ def test_an_actor_that_dies_again_and_again_is_given_up_and_the_last_one_ends_th
     with pytest.raises(EnvFault, match=f"the last one, is given up: it died {MAX_DEATHS} times"):
         tickets_of_updates(make_pool(ray, messages.append), 1)
     assert sum("is given up" in message for message in messages) == NUM_ACTORS - 1
+
+
+def test_an_actor_that_cannot_be_made_ends_the_run_at_once(monkeypatch):
+    monkeypatch.setattr(ActorError, "actor_init_failed", True)
+    monkeypatch.setattr(
+        ActorError, "__str__", lambda error: "\x1b[36mray\x1b[39m\nNo module named 'simulator'\n"
+    )
+    with pytest.raises(EnvFault, match="actor 0 could not start: No module named 'simulator'"):
+        tickets_of_updates(make_pool(FakeRay([True])), 1)
 
 
 def test_an_actor_whose_node_is_gone_hands_its_environments_over():

@@ -15,6 +15,7 @@ import numpy as np
 from gemax.envs.host.workers import split_envs
 from gemax.errors import ClusterError, EnvFault
 from gemax.launch.env_actor import EnvActor, Rollout, Ticket
+from gemax.launch.ray_cluster import message_lines
 from gemax.stopping import check_stop
 
 MAX_DEATHS = 5
@@ -197,6 +198,11 @@ class ActorPool:
         except self._ray.exceptions.RayTaskError as error:
             raise self._task_fault(call, error) from error
         except self._lost_errors as error:
+            if getattr(error, "actor_init_failed", False):
+                raise EnvFault(
+                    f"actor {call.member.index} could not start: {message_lines(error)[-1]}. Install the packages of "
+                    "the environment on all machines."
+                ) from error
             self._count_death(call, error)
             self._replace_lost(call)
             return
@@ -238,7 +244,7 @@ class ActorPool:
         if call.is_outdated or member not in self._members:
             return
         member.life, member.deaths = member.life + 1, member.deaths + 1
-        reason = " ".join(str(error).split())
+        reason = " ".join(message_lines(error))
         self._log(f"Actor {member.index} ({member.process}) died or cannot be reached: {reason}")
         if member.deaths >= MAX_DEATHS:
             self._give_up(member, f"it died {member.deaths} times without finishing a rollout: {reason}")
@@ -293,7 +299,7 @@ class ActorPool:
 
 def full_object_store(error: Exception) -> ClusterError:
     """Returns the error for an object store that has no room for a policy or a rollout."""
-    reason = " ".join(str(error).split())
+    reason = " ".join(message_lines(error))
     return ClusterError(
         "the object store of the Ray cluster is full. Start it with a larger --object-store-memory, or lower "
         f"num_envs: {reason}"

@@ -8,9 +8,11 @@ import contextlib
 import importlib.util
 import logging
 import os
+import re
 import secrets
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,19 +29,6 @@ FOLDER_PREFIX = "gemax-ray-"
 QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
 
 
-def import_ray() -> Any:
-    """Returns the module `ray`.
-
-    Raises:
-        ValueError: It is not installed.
-    """
-    if importlib.util.find_spec("ray") is None:
-        raise ValueError("launcher ray needs Ray: pip install 'gemax[ray]'")
-    import ray
-
-    return ray
-
-
 @contextlib.contextmanager
 def ray_cluster(address: str, num_cpus: int) -> Iterator[Any]:
     """Yields `ray`, connected to the cluster at `address`. Without an address, starts a cluster on this machine.
@@ -50,9 +39,12 @@ def ray_cluster(address: str, num_cpus: int) -> Iterator[Any]:
     Raises:
         ValueError: Ray is not installed, or the cluster does not start or cannot be joined.
     """
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError("launcher ray needs Ray: pip install 'gemax[ray]'")
     if not address:
         _restrict_to_this_machine()
-    ray = import_ray()
+    import ray
+
     with contextlib.ExitStack() as stack:
         folder = None if address else stack.enter_context(temporary_folder(FOLDER_PREFIX))
         stack.callback(ray.shutdown)
@@ -76,14 +68,19 @@ def _start(ray: Any, num_cpus: int, folder: Path) -> None:
             **QUIET,
         )
     except Exception as error:
-        reason = " ".join(str(error).split())
         raise ValueError(
-            f"Ray did not start a cluster on this machine. Try again when the machine is less busy: {reason}"
+            "Ray did not start a cluster on this machine. Try again when the machine is less busy: "
+            f"{message_lines(error)[-1]}"
         ) from error
 
 
 def _restrict_to_this_machine() -> None:
     """Makes the next cluster of this process listen on the loopback interface and require a token."""
+    if "ray" in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        raise ValueError(
+            "Ray was imported before gemax, and would start a cluster without a token. Set RAY_AUTH_MODE=token before "
+            "`import ray`, or leave the import to gemax."
+        )
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = (
         "0"  # its name is older than its use: no other machine may join
     )
@@ -99,7 +96,7 @@ def _join(ray: Any, address: str) -> None:
     try:
         ray.init(address=address, **QUIET)
     except Exception as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(message_lines(error))
         if "Version mismatch" in reason:
             message = (
                 "has other versions of Ray or Python than this machine. Install the same on all machines"
@@ -133,3 +130,9 @@ def _own_sigterm_handler() -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # not in the main thread, where Ray does not replace it either
             signal.signal(signal.SIGTERM, handler)
+
+
+def message_lines(error: Exception) -> list[str]:
+    """Returns the lines of a message of Ray, without the codes of colours."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines()
+    return [" ".join(line.split()) for line in lines if line.strip()] or [type(error).__name__]
