@@ -21,6 +21,7 @@ from gemax.core.moments import (
 )
 from gemax.envs.gridworld import MAX_OPEN_SIDE, gridworld
 from gemax.envs.host.actions import action_decoder
+from gemax.envs.host.checks import finite_number, space_check
 from gemax.envs.host.observations import observation_encoder
 from gemax.envs.maps import MapError, parse_map, read_map
 from gemax.errors import EnvFault, ExitCode
@@ -137,6 +138,14 @@ def test_one_absurd_value_does_not_spoil_the_moments():
         moments = update_observation_moments(moments, batch[:, None])
     assert np.isfinite(moments.variance).all()
     assert moments.mean[0] == pytest.approx(2.0)
+
+
+@pytest.mark.fault(56, times=2)
+def test_numbers_that_are_infinite_in_float32_are_refused():
+    check = space_check(gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64))
+    assert check(np.array([0.0, -3.5e38])) == "observation must fit into float32; got -3.5e+38 at [1]"
+    assert check(np.array([0.0, -3.4e38])) is None
+    assert (finite_number(1e300), finite_number(3e38)) == (None, 3e38)
 
 
 # Sizes

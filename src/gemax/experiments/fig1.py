@@ -30,6 +30,7 @@ from gemax.experiments.statistics import estimate_mean, mean_and_interval
 from gemax.networks import mlp
 from gemax.runs.files import write_arrays
 from gemax.runs.plots import hide_frame
+from gemax.stopping import check_stop
 
 MIN_X, MAX_X = 0.0, 30.0
 """The support of the distribution, and m_min and m_max of `alg:soft1h`."""
@@ -190,6 +191,7 @@ def compute(folder: Path, smoke: bool) -> list[Outcome]:
     if not path.exists():
         arrays = {}
         for setting in SETTINGS:
+            check_stop()
             outcome = run(setting, 2 if smoke else 5, hyper)
             arrays |= {f"{setting.name} {field}": getattr(outcome, field) for field in fields}
         write_arrays(path, arrays)

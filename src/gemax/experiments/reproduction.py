@@ -16,6 +16,7 @@ from gemax.experiments.store import Progress, RunStore, train_missing
 from gemax.launch.worker import MakeWorkers, local_workers
 from gemax.runs.files import write_bytes, write_figure, write_json
 from gemax.runs.provenance import check_clean, provenance
+from gemax.stopping import check_stop
 from gemax.training.config import Config, Preset
 
 
@@ -66,6 +67,7 @@ def reproduce(
     if not (options.allow_dirty or options.smoke):
         check_clean(versions["commit"])
     pending, claims = dict(experiments), []
+    check_stop()
 
     def write_complete_experiments() -> None:
         for name in list(pending):
@@ -107,6 +109,7 @@ def _write_experiment(
     """Analyses one experiment and writes its files."""
     started, out = time.monotonic(), options.out
     if experiment.compute is not None:
+        check_stop()
         runs: Any = experiment.compute(store.folder, options.smoke)
         seconds, num_runs, commits = time.monotonic() - started, 0, Counter()
     else:

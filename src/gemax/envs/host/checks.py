@@ -22,6 +22,8 @@ SpaceCheck: TypeAlias = Callable[[Any], str | None]
 
 TOLERANCE = 1e-5
 """Floats may exceed their bounds by this share of the range, because of rounding."""
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+"""Larger numbers would become infinite in the agent."""
 
 
 def space_check(space: Space, name: str = "observation") -> SpaceCheck:
@@ -72,6 +74,8 @@ def _box_check(space: spaces.Box, name: str) -> SpaceCheck:
             return f"{name} must be {space.dtype}; got {array.dtype}"
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             return f"{name} must be finite; got {_first_entry(array, ~np.isfinite(array))}"
+        if array.dtype == np.float64 and (np.abs(array) > MAX_FLOAT32).any():
+            return f"{name} must fit into float32; got {_first_entry(array, np.abs(array) > MAX_FLOAT32)}"
         if is_full_range and array.dtype == space.dtype:
             return None
         is_outside = (array < space.low - tolerance) | (array > space.high + tolerance)
@@ -190,12 +194,12 @@ class VectorCheck:
 
 
 def finite_number(value: Any) -> float | None:
-    """Converts a reward, possibly an array with one entry, to a float. Returns None if it is not a finite number."""
+    """Converts a reward, possibly an array with one entry, to a float. Returns None if it is not finite in float32."""
     try:
         number = float(np.asarray(value).item())
     except (TypeError, ValueError):
         return None
-    return number if np.isfinite(number) else None
+    return number if abs(number) <= MAX_FLOAT32 else None
 
 
 def describe_result(result: Any) -> str:
