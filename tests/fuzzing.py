@@ -164,10 +164,10 @@ def run_guided(name: str, num_inputs: int, seed: int, folder: Path) -> None:
 def reports(engine: str, options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Report]]:
     """Yields the report of each target."""
     if engine == "hypothesis":
-        for name, (strategy, target) in structured_targets(folder).items():
+        for name, (strategy, target) in chosen(structured_targets(folder), options.target).items():
             yield name, fuzz_structured(strategy, target, max(1, options.inputs // 3), options.seed)
         return
-    for name, target in make_targets(folder).items():
+    for name, target in chosen(make_targets(folder), options.target).items():
         if engine == "mutations":
             yield name, fuzz(target, max(1, round(target.share * options.inputs)), options.seed)
         elif target.seeds:
@@ -176,12 +176,18 @@ def reports(engine: str, options: argparse.Namespace, folder: Path) -> Iterator[
             yield name, fuzz_guided(name, folder, num_inputs, options.seed)
 
 
+def chosen(targets: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """Returns all targets, or the one with this name."""
+    return targets if name is None else {name: targets[name]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--engine", choices=ENGINES, default="mutations")
     parser.add_argument("--inputs", type=int, default=1_000_000, help="number of inputs, over all targets")
+    parser.add_argument("--target", default=None, help="the only target; it has its share of the inputs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="JSON file that the counts are added to")
     parser.add_argument("--guided", nargs=2, default=None, help=argparse.SUPPRESS)
