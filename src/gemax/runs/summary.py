@@ -55,19 +55,26 @@ def summary_of_group(
     seeds: dict[int, dict[str, Any]],
 ) -> dict[str, Any]:
     """Returns the summary of several seeds, given the lines of mean metrics and the summary of every seed."""
+    facts = provenance()
     return _common(trainer, lines, update, seconds, ceiling) | {
         "solved": {
             "seeds": sum(summary["solved_at_update"] is not None for summary in seeds.values()),
             "of": len(seeds),
         },
         "frozen": _frozen(seeds),
-        "seeds": _without_provenance(seeds),
-        **provenance(),
+        "seeds": [
+            {"seed": seed} | {name: value for name, value in summary.items() if name not in facts}
+            for seed, summary in seeds.items()
+        ],
+        **facts,
     }
 
 
 def summary_of_separate_seeds(seeds: dict[int, dict[str, Any]], num_seeds: int) -> dict[str, Any]:
-    """Returns the summary of several seeds that are runs of their own, given the summaries of those that started."""
+    """Returns the summary of several seeds that are runs of their own, given the summaries of those that started.
+
+    Each of them has its versions and its commit.
+    """
     known = list(seeds.values())
     is_finished = len(known) == num_seeds and all(
         summary["status"] in ("finished", "frozen") for summary in known
@@ -93,8 +100,7 @@ def summary_of_separate_seeds(seeds: dict[int, dict[str, Any]], num_seeds: int) 
             "of": num_seeds,
         },
         "frozen": _frozen(seeds),
-        "seeds": _without_provenance(seeds),
-        **provenance(),
+        "seeds": [{"seed": seed, **summary} for seed, summary in seeds.items()],
     }
 
 
@@ -103,14 +109,6 @@ def _frozen(seeds: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
         {"seed": seed, "update": summary["updates"], "not_finite": summary["not_finite"]}
         for seed, summary in seeds.items()
         if summary["status"] == "frozen"
-    ]
-
-
-def _without_provenance(seeds: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    facts = provenance()
-    return [
-        {"seed": seed} | {name: value for name, value in summary.items() if name not in facts}
-        for seed, summary in seeds.items()
     ]
 
 
