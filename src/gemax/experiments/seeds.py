@@ -128,11 +128,10 @@ def start_seeds(
     """
     _check_importable(config, custom)
     path = new_run_path(config, out)
-    if make_workers is None:
-        # Reports errors of the configuration here, and not once per seed.
-        for note in assemble(config.replace(seeds=1)).spec.notes:
-            hooks.log(note)
-    hooks.log(f"Run directory: {path}")
+    # Reports errors of the configuration here, and not once per seed.
+    notes = assemble(config.replace(seeds=1)).spec.notes if make_workers is None else ()
+    for message in (f"Run directory: {path}", *notes):
+        hooks.log(message)
     path.mkdir(parents=True, exist_ok=True)
     RunDirectory(path).write_config(config.to_json())
     outputs = RunOutputs(plots=True, snapshots=hooks.snapshots, tensorboard=tensorboard, wandb=wandb)
