@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs notebook browser test-browser test-slow test-faults test-ray test-install reliability test-peers clean fuzz
+.PHONY: train test check lint types imports docs notebook pictures browser test-browser test-slow test-faults test-ray test-install reliability test-peers clean fuzz
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
@@ -12,7 +12,7 @@ train: $(VENV)/.installed
 test: check
 	$(BIN)/python -m pytest
 
-# Debian's chromium, for the tests of `gemax view`. Playwright, which drives it, is one of the test dependencies.
+# Debian's chromium, for the tests of `gemax view` in `make test`. Playwright, which drives it, is a test dependency.
 browser: $(VENV)/.installed-dev
 	command -v chromium || (apt-get update && apt-get install --yes chromium)
 
@@ -66,6 +66,10 @@ docs: $(VENV)/.installed-dev
 # Executes the tutorial in place, at full length.
 notebook: $(VENV)/.installed-dev
 	$(BIN)/jupyter execute --inplace --timeout=3600 docs/tutorial.ipynb
+
+# Trains 2-Rooms and takes the pictures of its page in a browser.
+pictures: $(VENV)/.installed-dev
+	$(BIN)/python docs/pictures.py
 
 clean:
 	rm -rf $(VENV) docs/_build

@@ -16,7 +16,7 @@ export function baseLayout() {
     fixedrange: false, ticklabelposition: "outside",
   };
   return {
-    font, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 44, r: 10, t: 8, b: 34 },
+    font, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 44, r: 20, t: 8, b: 34 },
     xaxis: { ...axis, showgrid: false, showline: true }, yaxis: { ...axis }, showlegend: false, hovermode: "x",
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { ...font, color: css("--text") } },
     dragmode: "zoom",

@@ -1,5 +1,5 @@
 // The view of learning curves.
-import { h, segmented, checkbox } from "./dom.js";
+import { h, paragraph, segmented, checkbox } from "./dom.js";
 import { AXES, SECTIONS, SHARES, STATUS, count, duration, meaning, metricValue, percent, short, title } from "./words.js";
 import { groupColours } from "./colours.js";
 import { source } from "./source.js";
@@ -44,8 +44,9 @@ export function curvesView() {
     observer.disconnect();
     cards.clear();
     const shown = metricsShown();
+    toolbar.hidden = !shown.length;
     if (!shown.length) {
-      sections.replaceChildren(h("p", { class: "empty" }, emptyText()));
+      sections.replaceChildren(paragraph(emptyText()));
       return;
     }
     sections.replaceChildren(...shown.map(([name, metrics, open]) =>

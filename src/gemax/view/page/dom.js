@@ -19,6 +19,11 @@ export function h(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
+// Returns a paragraph in which text between back quotes is set as code.
+export function paragraph(text, attributes = { class: "empty" }) {
+  return h("p", attributes, text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part)));
+}
+
 // Returns an SVG element.
 export function s(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);

@@ -1,5 +1,5 @@
 // The view of the environment: the map and the geometry, linked to each other and to one time slider.
-import { checkbox, h, segmented } from "./dom.js";
+import { checkbox, h, paragraph, segmented } from "./dom.js";
 import { percent } from "./words.js";
 import { source } from "./source.js";
 import { on, pin, runOf, setCell, state, withSnapshots } from "./state.js";
@@ -13,9 +13,10 @@ const choices = { layer: "visits", flow: true, dimensions: 2 };
 // Says why there is nothing to draw.
 export function noSnapshots() {
   const run = state.index?.runs.find((one) => one.status === "training");
-  return h("p", { class: "empty" }, run
+  if (!state.index?.runs.length) return paragraph("There are no runs here yet. Start one with `gemax train`; it appears by itself.");
+  return paragraph(run
     ? "No snapshot yet. The first one comes with the first update, after compiling."
-    : "There are no snapshots here. Training writes them into the run directory since gemax has `gemax view`; older runs have none, and neither have runs of `gemax reproduce`.");
+    : "These runs have no snapshots, from which this view is drawn. `gemax train` writes them; runs with `--no-snapshots`, runs of `gemax reproduce` and those of older versions have none.");
 }
 
 export function environmentView() {
@@ -142,7 +143,7 @@ export function environmentView() {
       else if (changed.includes(state.run)) {
         if (!runOf(state.run)?.snapshots.length) { build(); return null; }
         clock.refresh();
-        return draw();
+        return currentUpdate() === Number(element.dataset.update) ? null : draw();
       }
       return null;
     },

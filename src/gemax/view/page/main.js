@@ -43,7 +43,7 @@ function showHeader() {
   const { runs, name, messages } = state.index, training = runs.filter((run) => run.status === "training").length;
   byId("title").textContent = name;
   document.title = `${name} · gemax view`;
-  const facts = !runs.length && state.index.has_report ? ["report of gemax reproduce"] : [runs.length === 1 ? runs[0].env : `${count(runs.length)} runs`, training ? (runs.length === 1 ? "training" : `${count(training)} training`) : runs.length === 1 ? STATUS[runs[0].status] ?? runs[0].status : "none training"];
+  const facts = !runs.length ? [state.index.has_report ? "report of gemax reproduce" : "no runs"] : [runs.length === 1 ? runs[0].env : `${count(runs.length)} runs`, training ? (runs.length === 1 ? "training" : `${count(training)} training`) : runs.length === 1 ? STATUS[runs[0].status] ?? runs[0].status : "none training"];
   const text = [...facts, ...messages].join(" · ");
   const status = byId("status");
   if (status.dataset.problem) return;

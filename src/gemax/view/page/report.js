@@ -1,5 +1,5 @@
 // The view of the report of `gemax reproduce`: claims, verdicts and figures.
-import { h } from "./dom.js";
+import { h, paragraph } from "./dom.js";
 import { short } from "./words.js";
 import { source } from "./source.js";
 
@@ -12,7 +12,7 @@ export function reportView() {
     let report = null;
     try { report = await source.report(); } catch (error) { element.replaceChildren(h("p", { class: "warning" }, error.message)); return; }
     if (!report) {
-      element.replaceChildren(h("h2", { class: "unseen" }, "Report"), h("p", { class: "empty" }, "There is no report in this folder. `gemax reproduce all --out results` makes one; then `gemax view results` shows it here."));
+      element.replaceChildren(h("h2", { class: "unseen" }, "Report"), paragraph("There is no report in this folder. `gemax reproduce all --out results` makes one; then `gemax view results` shows it here."));
       return;
     }
     const verdicts = Object.keys(SIGNS).map((verdict) => [verdict, report.claims.filter((claim) => claim.verdict === verdict).length]);
