@@ -182,7 +182,7 @@ def training_with_a_page(browser: Browser, path: Path) -> dict[str, Any]:
 def opened(browser: Browser, address: str) -> Iterator[None]:
     """Keeps a page open."""
     page = browser.new_page()
-    page.goto(address)
+    page.goto(address, wait_until="commit")
     try:
         yield
     finally:

@@ -111,7 +111,7 @@ export function embeddingPlot(scene, places) {
     }
     const hidden = { visible: false, showspikes: false };
     const layout = { ...baseLayout(), height: 420, width: space.clientWidth || undefined, margin: { l: 0, r: 0, t: 0, b: 0 }, uirevision: "space", hovermode: "closest",
-      scene: { xaxis: hidden, yaxis: { ...hidden, autorange: "reversed" }, zaxis: hidden, aspectmode: "data", camera: { eye: { x: 0.3, y: -0.9, z: 1.5 } } } };
+      scene: { xaxis: hidden, yaxis: { ...hidden, autorange: "reversed" }, zaxis: hidden, aspectmode: "data", camera: { eye: { x: 0.35, y: -1.05, z: 1.85 } } } };
     try {
       await Plotly.react(space, [
         { ...lines, type: "scatter3d", mode: "lines", hoverinfo: "skip", line: { color: css("--line"), width: 2 } },
@@ -148,7 +148,7 @@ export function embeddingPlot(scene, places) {
     circles.forEach((circle, index) => { circle.style.fill = colours[index]; });
     moveTo(fitted(snapshot.two));
     caption.replaceChildren(h("b", {}, "f(x)"), ` Principal components: ${percent(snapshot.shares[dimensions - 2], 0)} of the variance. `,
-      isLinked ? `Colours are positions on the map${scene.neighbours ? "; lines join neighbours" : ""}.` : "Colours are the time in the episode, from early to late.");
+      isLinked ? `Colours are positions on the ${scene.kind === "map" ? "map; lines join neighbours" : "plane beside it"}.` : "Colours are the time in the episode, from early to late.");
     if (dimensions === 3) drawSpace();
   }
 

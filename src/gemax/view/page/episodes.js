@@ -129,6 +129,6 @@ export function episodesView() {
 
 function vectorTable(values) {
   const reach = Math.max(...values.map(Math.abs), 1e-9);
-  return h("ol", { class: "bars", "aria-label": "Entries of the observation" }, values.slice(0, 24).map((value) =>
-    h("li", {}, h("i", { "aria-hidden": "true", style: { width: `${50 * Math.abs(value) / reach}%`, marginLeft: value < 0 ? `${50 - 50 * Math.abs(value) / reach}%` : "50%" } }), h("span", {}, short(value)))));
+  return h("ol", { class: "bars", "aria-label": "Entries of the observation" }, values.slice(0, 24).map((value, index) =>
+    h("li", {}, h("span", { class: "entry" }, index + 1), h("i", { "aria-hidden": "true", style: { width: `${50 * Math.abs(value) / reach}%`, marginLeft: value < 0 ? `${50 - 50 * Math.abs(value) / reach}%` : "50%" } }), h("span", {}, short(value)))));
 }

@@ -10,7 +10,7 @@ export const LAYERS = {
   visits: ["Visits", "Share of the visits to each cell, a moving average", (value) => percent(value, 2), 0.5],
   p_k: ["p_k", "Expected similarity to the visited states: the density that the geometry sees", short, 1],
   log_g: ["ln g", "What g has learned of ln(1 / p_k): high where the agent is rewarded for going", short, 1],
-  similarity: ["Similarity", "k of the chosen cell and every other one", (value) => percent(value, 0), 1],
+  similarity: ["Similarity", "k of the chosen cell and every other one", (value) => percent(value, 0), 0.5],
 };
 
 // Returns x, y and a description of every cell. x points right and y down, in units of one cell.
@@ -44,7 +44,8 @@ export function cellMap(scene, label) {
   const flow = s("g", { class: "flow", "aria-hidden": "true" }), paths = s("g", { class: "paths", "aria-hidden": "true" });
   const cursor = s("rect", { class: "cursor", width: 1, height: 1, rx: isBins ? 0 : 0.12, visibility: "hidden" });
   const pinMark = s("rect", { class: "pinned", width: 1, height: 1, rx: isBins ? 0 : 0.12, visibility: "hidden" });
-  const agent = s("circle", { class: "agent", r: isBins ? 0.55 : 0.3, visibility: "hidden" });
+  // The plane is stretched, in which a circle would be an ellipse and the end of a line is not.
+  const agent = isBins ? s("path", { class: "agent point", d: "M0 0h0.001", visibility: "hidden" }) : s("circle", { class: "agent", r: 0.3, visibility: "hidden" });
   const pad = isBins ? 0.2 : 0.35;
   const picture = s("svg", {
     class: `map ${scene.kind}`, viewBox: `${-pad} ${-pad} ${width + 2 * pad} ${height + 2 * pad}`, tabindex: "0",

@@ -3,7 +3,9 @@ import { h } from "./dom.js";
 
 // Returns one frame of a film, enlarged if it is small.
 export function filmFrame(address, film, frame, size = 200) {
-  const scale = Math.max(Math.min(size, innerWidth - 72) / Math.max(film.width, film.height), 0.1);
+  const fit = Math.max(Math.min(size, innerWidth - 72) / Math.max(film.width, film.height), 0.1);
+  // Whole pixels, so that no frame shows the edge of its neighbour.
+  const scale = fit > 2 ? Math.floor(fit) : Math.round(film.width * fit) / film.width;
   const rows = Math.ceil(film.frames / film.columns);
   const element = h("div", { class: `filmframe${scale > 2 ? " pixels" : ""}`, role: "img", "aria-label": "Observation" });
   Object.assign(element.style, {
