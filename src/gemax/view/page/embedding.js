@@ -145,7 +145,10 @@ export function embeddingPlot(scene, places) {
       dots.replaceChildren(...circles);
       drawn = null;
     }
-    circles.forEach((circle, index) => { circle.style.fill = colours[index]; });
+    circles.forEach((circle, index) => {
+      circle.style.fill = colours[index];
+      circle.classList.toggle("filmed", (snapshot.point_frame?.[index] ?? -1) >= 0);
+    });
     moveTo(fitted(snapshot.two));
     caption.replaceChildren(h("b", {}, "f(x)"), ` Principal components: ${percent(snapshot.shares[dimensions - 2], 0)} of the variance. `,
       isLinked ? `Colours are positions on the ${scene.kind === "map" ? "map; lines join neighbours" : "plane beside it"}.` : "Colours are the time in the episode, from early to late.");

@@ -21,7 +21,7 @@ export function noSnapshots() {
 
 export function environmentView() {
   const element = h("div", { class: "view environment" });
-  let map = null, plot = null, clock = null, shown = null, leave = [];
+  let map = null, plot = null, clock = null, shown = null, readout = null, leave = [];
 
   function build() {
     close();
@@ -33,7 +33,7 @@ export function environmentView() {
     plot = embeddingPlot(scene, map?.places ?? []);
     clock = timeline();
     const problem = h("p", { class: "warning", hidden: true });
-    const readout = h("p", { class: "readout soft" }, hasMap ? "Point at a cell to see it in the embedding, and the other way round." : "Point at an observation.");
+    readout = h("p", { class: "readout soft" }, hint());
     const film = h("div", { class: "hoverfilm" });
     const layerChoice = h("div", {});
     const dimensions = segmented("Dimensions", "dimensions", [[2, "2-D"], [3, "3-D"]], choices.dimensions, (value) => { choices.dimensions = value; plot.setDimensions(value); });
@@ -41,15 +41,16 @@ export function environmentView() {
       h("h2", { class: "unseen" }, "Environment"),
       h("div", { class: "toolbar" }, runChooser(build), h("p", { class: "soft" }, `${scene.env} · ${run.method}`)),
       problem,
-      h("div", { class: hasMap ? "pair" : "single" },
+      h("div", { class: "pair" },
         hasMap ? h("section", { class: "card", "aria-label": "Map" }, h("h3", {}, scene.kind === "map" ? "Where it has been" : "Density of the states"), layerChoice, map.element, readout) : null,
         h("section", { class: "card", "aria-label": "Geometry" }, h("h3", {}, "What it looks like to f"),
-          dimensions, plot.element, film, hasMap ? null : readout)),
+          dimensions, plot.element),
+        hasMap ? null : h("section", { class: "card", "aria-label": "Observation" }, h("h3", {}, "The observation"), film, readout)),
       clock.element].filter(Boolean));
     plot.setDimensions(choices.dimensions);
     leave = [
       on("time", draw),
-      on("cell", (cell) => { map?.showCell(cell); plot.showCell(cell); describe(cell, readout, film); }),
+      on("cell", (cell) => { map?.showCell(cell); plot.showCell(cell); describe(cell, film); }),
       on("pinned", (cell) => { map?.showPinned(cell); if (choices.layer === "similarity") colour(); else if (cell !== null) choose("similarity"); }),
     ];
     element.fillLayers = () => hasMap && layerChoice.replaceChildren(h("div", { class: "toolbar" },
@@ -57,6 +58,12 @@ export function environmentView() {
       (scene.kind === "map" ? shown?.policy : shown?.paths) ? checkbox(scene.kind === "map" ? "Policy flow" : "Trajectories", choices.flow, (flow) => { choices.flow = flow; colour(); }) : null));
     Object.assign(element, { problem, dimensions });
     draw();
+  }
+
+  // Says what can be pointed at.
+  function hint() {
+    if (map) return "Point at a cell to see it in the embedding, and the other way round.";
+    return shown?.film ? "Point at an observation. Those with a rim are of the filmed episode, and show their frame." : "Point at an observation. Not every snapshot has a film; this one has none.";
   }
 
   // Layers without data are left out.
@@ -85,6 +92,7 @@ export function environmentView() {
     shown = found;
     if (offered() !== before || !element.querySelector("[name=layer]")) element.fillLayers();
     element.dimensions.hidden = !found.two?.length;
+    if (state.cell === null) readout.textContent = hint();
     plot.setSnapshot(found);
     colour();
     element.dataset.update = update;
@@ -110,14 +118,14 @@ export function environmentView() {
     return sums.map((sum, cell) => (counts[cell] ? sum / counts[cell] : null));
   }
 
-  function describe(cell, readout, film) {
+  function describe(cell, film) {
     const run = runOf(state.run);
     film.replaceChildren();
-    if (cell === null) { readout.textContent = map ? "Point at a cell to see it in the embedding, and the other way round." : "Point at an observation."; return; }
+    if (cell === null) { readout.textContent = hint(); return; }
     if (!map) {
-      readout.textContent = `Step ${shown?.point_time?.[cell] ?? "–"} of its episode`;
-      const frame = plot.frameOf(cell);
-      if (frame >= 0 && shown?.film) film.replaceChildren(filmFrame(source.filmAddress(run.id, currentUpdate()), shown.film, frame));
+      const frame = plot.frameOf(cell), hasFrame = frame >= 0 && shown?.film;
+      readout.textContent = `Step ${shown?.point_time?.[cell] ?? "–"} of its episode${hasFrame ? "" : ", which was not filmed"}`;
+      if (hasFrame) film.replaceChildren(filmFrame(source.filmAddress(run.id, currentUpdate()), shown.film, frame, 320));
       return;
     }
     const visits = shown?.visits?.[cell], policy = shown?.policy?.[cell];
