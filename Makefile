@@ -12,9 +12,9 @@ train: $(VENV)/.installed
 test: check
 	$(BIN)/python -m pytest
 
-# Debian's chromium, for the tests of `gemax view` in `make test`. Playwright, which drives it, is a test dependency.
+# Debian's chromium without windows, for the tests of `gemax view` in `make test`. Playwright, which drives it, is a test dependency.
 browser: $(VENV)/.installed-dev
-	command -v chromium || (apt-get update && apt-get install --yes chromium)
+	command -v chromium-headless-shell || (apt-get update && apt-get install --yes chromium-headless-shell)
 
 test-browser: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/view -m browser --numprocesses=0

@@ -37,7 +37,8 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-ne
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        path = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         runs = Path(folder) / "runs"
         make_runs(runs)
         with serving(runs) as address:
@@ -47,7 +48,11 @@ def main() -> None:
             }
         result["training"] = training_with_a_page(browser, Path(folder) / "run")
         browser.close()
-    result |= provenance() | {"command": "make bench-view", "load_average": os.getloadavg()}
+    result |= provenance() | {
+        "command": "make bench-view",
+        "browser": str(path),
+        "load_average": os.getloadavg(),
+    }
     text = json.dumps(result, indent=2)
     (Path(__file__).parent / "view.json").write_text(text + "\n")
     print(text)

@@ -39,7 +39,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         run = options.run or trained_run(Path(folder) / "two-rooms")
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        path = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         with serving(run) as address:
             page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce")
             write_gif(page, address, options.out / "_static" / "view.gif")

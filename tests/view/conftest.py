@@ -19,8 +19,8 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def browser():
-    """Debian's chromium, driven by Playwright."""
-    path = shutil.which("chromium")
+    """Debian's chromium, driven by Playwright. The variant without windows loads a page in a third of the time."""
+    path = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if path is None:
         pytest.skip("no chromium found: `make browser` installs it")
     sync_api = pytest.importorskip("playwright.sync_api", reason="`make browser` installs Playwright")
@@ -53,10 +53,10 @@ def open_page(browser, window):
             stack.callback(page.close)
             page.set_viewport_size({"width": width, "height": height})
             page.emulate_media(color_scheme=color_scheme)
-            page.set_default_timeout(60_000)
+            page.set_default_timeout(120_000)
             page.on("pageerror", lambda error: problems.append(str(error)))
             page.on("console", lambda message: message.type == "error" and problems.append(message.text))
-            page.goto(address)
+            page.goto(address, wait_until="commit")
             return page
 
         open_address.problems = problems
