@@ -343,7 +343,7 @@ def test_a_server_that_stops_is_said(folder, tmp_path, open_page, serve_folder):
 def test_no_view_is_wider_than_the_screen(folder, serve_folder, open_page, width, theme):
     address = serve_folder(folder)
     page = open_page(address, width=width, color_scheme=theme)
-    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    page.wait_for_selector(f"html[data-theme={theme}]")
     for view, drawn in (
         ("curves", "[data-metric=recent_return] .plot .scatterlayer path"),
         ("environment", "svg.embedding circle.dot"),

@@ -10,7 +10,7 @@ import { episodesView } from "./episodes.js";
 import { reportView } from "./report.js";
 
 const VIEWS = { curves: ["Curves", curvesView], environment: ["Environment", environmentView], episodes: ["Episodes", episodesView], report: ["Report", reportView] };
-const MIN_SECONDS = 1, MAX_SECONDS = 10, MAX_SHARE = 0.04;
+const MIN_SECONDS = 1, MAX_SECONDS = 10, MAX_SHARE = 0.02;
 let current = null, currentName = "";
 
 const byId = (id) => document.getElementById(id);
