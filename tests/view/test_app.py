@@ -384,3 +384,9 @@ def test_the_page_beside_a_run_answers_and_ends_with_the_block(folder):
         assert json.loads(answer)["runs"][0]["id"] == "run"
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(address, timeout=5)
+
+
+def test_the_server_does_not_import_jax():
+    code = "import sys, gemax.view.serve, gemax.view.app, gemax.view.export; print('jax' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
