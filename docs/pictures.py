@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
@@ -26,8 +27,8 @@ FLAGS = [
     "--hide-scrollbars",
     "--disable-background-networking",
 ]
-WIDTH, HEIGHT = 1000, 1000
-GIF_WIDTH, GIF_COLOURS, FRAME_MS, LAST_FRAME_MS = 720, 96, 280, 2500
+WIDTH, HEIGHT = 1180, 960
+GIF_WIDTH, GIF_COLOURS, FRAME_MS, LAST_FRAME_MS = 800, 160, 350, 2500
 MAX_GIF_BYTES = 1_500_000
 
 
@@ -101,13 +102,26 @@ def write_gif(page: Page, address: str, path: Path) -> None:
         update = slider.get_attribute("aria-valuetext") or ""
         page.wait_for_selector(f".environment[data-update='{update.split()[-1].replace(',', '')}']")
         frames.append(screenshot(page))
-    palette = frames[-1].quantize(GIF_COLOURS)
+    frames = same_size(frames)
+    sample = np.concatenate([np.asarray(frames[index]) for index in (0, len(frames) // 2, -1)])
+    palette = Image.fromarray(sample).quantize(GIF_COLOURS, Image.Quantize.MAXCOVERAGE)
     images = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     durations = [FRAME_MS] * (len(images) - 1) + [LAST_FRAME_MS]
     images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True)
     size = path.stat().st_size
     assert size <= MAX_GIF_BYTES, f"{path} has {size:,} bytes; at most {MAX_GIF_BYTES:,} are wanted"
     print(f"{path}: {len(images)} frames, {size:,} bytes")
+
+
+def same_size(frames: list[Image.Image]) -> list[Image.Image]:
+    """Returns frames of the largest height. The colour of the page, that of the last pixel, fills the rest."""
+    height = max(frame.height for frame in frames)
+    filled = []
+    for frame in frames:
+        page = Image.new("RGB", (frame.width, height), frame.getpixel((0, frame.height - 1)))
+        page.paste(frame)
+        filled.append(page)
+    return filled
 
 
 def screenshot(page: Page) -> Image.Image:

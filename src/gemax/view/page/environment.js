@@ -21,7 +21,7 @@ export function noSnapshots() {
 
 export function environmentView() {
   const element = h("div", { class: "view environment" });
-  let map = null, plot = null, clock = null, shown = null, readout = null, leave = [];
+  let map = null, plot = null, clock = null, shown = null, readout = null, film = null, leave = [];
 
   function build() {
     close();
@@ -34,7 +34,7 @@ export function environmentView() {
     clock = timeline();
     const problem = h("p", { class: "warning", hidden: true });
     readout = h("p", { class: "readout soft" }, hint());
-    const film = h("div", { class: "hoverfilm" });
+    film = h("div", { class: "hoverfilm" });
     const layerChoice = h("div", {});
     const dimensions = segmented("Dimensions", "dimensions", [[2, "2-D"], [3, "3-D"]], choices.dimensions, (value) => { choices.dimensions = value; plot.setDimensions(value); });
     element.replaceChildren(...[
@@ -50,7 +50,7 @@ export function environmentView() {
     plot.setDimensions(choices.dimensions);
     leave = [
       on("time", draw),
-      on("cell", (cell) => { map?.showCell(cell); plot.showCell(cell); describe(cell, film); }),
+      on("cell", (cell) => { map?.showCell(cell); plot.showCell(cell); describe(cell); }),
       on("pinned", (cell) => { map?.showPinned(cell); if (choices.layer === "similarity") colour(); else if (cell !== null) choose("similarity"); }),
     ];
     element.fillLayers = () => hasMap && layerChoice.replaceChildren(h("div", { class: "toolbar" },
@@ -108,6 +108,7 @@ export function environmentView() {
     map.showPinned(layer === "similarity" ? state.pinned : null);
     const isMap = scene.kind === "map";
     map.setFlow(isMap && choices.flow ? shown.policy : null, scene.moves);
+    if (state.cell !== null) describe(state.cell);
     map.setPaths(!isMap && choices.flow && shown.paths ? shown.paths.length.slice(0, 3).map((_, episode) => pathPoints(scene, map.places, shown.paths, episode)) : []);
   }
 
@@ -118,7 +119,7 @@ export function environmentView() {
     return sums.map((sum, cell) => (counts[cell] ? sum / counts[cell] : null));
   }
 
-  function describe(cell, film) {
+  function describe(cell) {
     const run = runOf(state.run);
     film.replaceChildren();
     if (cell === null) { readout.textContent = hint(); return; }
