@@ -28,7 +28,7 @@ FLAGS = [
     "--disable-background-networking",
 ]
 WIDTH, HEIGHT = 1180, 960
-GIF_WIDTH, GIF_COLOURS, FRAME_MS, LAST_FRAME_MS = 800, 160, 350, 2500
+GIF_WIDTH, GIF_COLOURS, FRAME_MS, LAST_FRAME_MS = 800, 255, 350, 2500
 MAX_GIF_BYTES = 1_500_000
 
 
@@ -68,7 +68,7 @@ def main() -> None:
 def trained_run(path: Path) -> Path:
     """Trains 2-Rooms until it is solved."""
     subprocess.run(
-        [sys.executable, "-m", "gemax.cli", "train", "two-rooms", "--updates", "400", "--out", path],
+        [sys.executable, "-m", "gemax.cli", "train", "two-rooms", "--updates", "220", "--out", path],
         check=True,
     )
     return path
@@ -101,10 +101,11 @@ def write_gif(page: Page, address: str, path: Path) -> None:
         )
         update = slider.get_attribute("aria-valuetext") or ""
         page.wait_for_selector(f".environment[data-update='{update.split()[-1].replace(',', '')}']")
-        frames.append(screenshot(page))
+        if page.locator("svg.embedding").is_visible():  # the first snapshots have visits only
+            frames.append(screenshot(page))
     frames = same_size(frames)
     sample = np.concatenate([np.asarray(frames[index]) for index in (0, len(frames) // 2, -1)])
-    palette = Image.fromarray(sample).quantize(GIF_COLOURS, Image.Quantize.MAXCOVERAGE)
+    palette = Image.fromarray(sample).quantize(GIF_COLOURS)
     images = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     durations = [FRAME_MS] * (len(images) - 1) + [LAST_FRAME_MS]
     images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True)
