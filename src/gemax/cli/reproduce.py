@@ -3,13 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rich.console import Console
-from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from gemax.errors import ExitCode
 from gemax.launch.options import RunLaunchOptions
-from gemax.runs.progress import make_console
 
 if TYPE_CHECKING:
     from gemax.experiments.claims import Claim
@@ -59,6 +56,8 @@ def reproduce(
 
 def print_outcome(reproduction: "Reproduction", out: Path, *, smoke: bool) -> int:
     """Prints failures, claims and the path of the report. Returns the exit code."""
+    from gemax.runs.progress import make_console
+
     console = make_console()
     for name, error in reproduction.failures.items():
         console.print(f"{name} failed: {error}", soft_wrap=True)
@@ -75,6 +74,8 @@ def print_outcome(reproduction: "Reproduction", out: Path, *, smoke: bool) -> in
 
 
 def _print_claims(claims: "list[Claim]", *, smoke: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
 
     table = Table("claim", "measured", "bar", "verdict")
     table.title = "Smoke test: these verdicts have no meaning" if smoke else None
