@@ -79,6 +79,7 @@ def test_compare_names_the_settings_in_which_groups_differ(tmp_path):
     ]
     (axis,) = comparison.figure.axes
     assert [line.get_linestyle() for line in axis.lines] == ["-", "--", "-"]
+    assert axis.lines[1].get_label() == "GEM, learning_rate 0.0003, lstm_size\n7 (1)"
 
 
 def test_compare_needs_runs_that_exist(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Compares finished runs: a table and one figure, grouped by environment, method and settings."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -160,7 +161,7 @@ def plot_groups(groups: Sequence[Group]) -> Figure:
         axis.set_title(env_id, loc="left")
         axis.set_xlabel("frames")
         hide_frame(axis)
-        axis.legend(frameon=False, loc="best")
+        axis.legend(frameon=False, loc="best", fontsize="small")
     axes[0].set_ylabel("return, last 100 episodes")
     return figure
 
@@ -169,7 +170,9 @@ def _draw_group(axis: Axes, group: Group, line_style: str) -> None:
     metrics = [run.metrics for run in group.runs]
     known = [of_run for of_run in metrics if len(of_run) and np.isfinite(of_run["recent_return"]).any()]
     colour = METHODS[group.method].colour if group.method in METHODS else OTHER_COLOUR
-    label = f"{group.title} ({len(group.runs)})"
+    # The table has all settings of a long title.
+    title = textwrap.fill(textwrap.shorten(group.title, 72, placeholder=" …"), 36)
+    label = f"{title} ({len(group.runs)})"
     if not known:
         axis.plot([], [], color=colour, label=f"{label}: no episode has ended")
         return
