@@ -135,7 +135,7 @@ export function embeddingPlot(scene, places) {
     picture.toggleAttribute("hidden", !hasPoints || dimensions === 3);
     space.toggleAttribute("hidden", !hasPoints || dimensions === 2);
     if (!hasPoints) {
-      caption.textContent = snapshot?.note ?? (snapshot ? "This snapshot has no embedding. Only methods that learn one have it, from a few seconds after the start on." : "");
+      caption.textContent = snapshot?.note ?? (snapshot && !snapshot.message ? "This snapshot has no embedding. Only methods that learn one have it, from a few seconds after the start on." : "");
       drawn = null;
       return;
     }

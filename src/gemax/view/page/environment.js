@@ -53,7 +53,7 @@ export function environmentView() {
       on("cell", (cell) => { map?.showCell(cell); plot.showCell(cell); describe(cell); }),
       on("pinned", (cell) => { map?.showPinned(cell); if (choices.layer === "similarity") colour(); else if (cell !== null) choose("similarity"); }),
     ];
-    element.fillLayers = () => hasMap && layerChoice.replaceChildren(h("div", { class: "toolbar" },
+    element.fillLayers = () => hasMap && layerChoice.replaceChildren(!layers().length ? "" : h("div", { class: "toolbar" },
       segmented("Colour by", "layer", layers(), choices.layer, choose),
       (scene.kind === "map" ? shown?.policy : shown?.paths) ? checkbox(scene.kind === "map" ? "Policy flow" : "Trajectories", choices.flow, (flow) => { choices.flow = flow; colour(); }) : null));
     Object.assign(element, { problem, dimensions });
@@ -87,7 +87,7 @@ export function environmentView() {
     const found = await snapshotOf(run, update);
     if (run !== state.run || update !== currentUpdate() || !element.isConnected) return;
     element.problem.hidden = !found.message;
-    element.problem.textContent = found.message ? `Update ${update}: ${found.message}` : "";
+    element.problem.textContent = found.message ? `Update ${update}: ${found.message} Other snapshots can be chosen below.` : "";
     const before = offered();
     shown = found;
     if (offered() !== before || !element.querySelector("[name=layer]")) element.fillLayers();
