@@ -24,6 +24,11 @@ def train(path, **settings):
     return [sys.executable, "-m", "gemax.cli", "train", "two-rooms", "--out", str(path), *flags]
 
 
+def default_hangup():
+    """Tests that run under `nohup` have children that ignore SIGHUP otherwise."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def wait_until_catching(child):
     """Waits until gemax handles signals."""
     while child.poll() is None and not is_catching(child):
@@ -90,7 +95,7 @@ def test_blocks_inside_of_each_other_share_a_request():
 @pytest.mark.fault(46)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_starting_is_heard_at_once_and_not_lost(number, tmp_path):
-    with started(train(tmp_path / "run"), ENVIRONMENT) as child:
+    with started(train(tmp_path / "run"), ENVIRONMENT, preexec_fn=default_hangup) as child:
         wait_until_catching(child)
         child.send_signal(number)
         sent = time.monotonic()

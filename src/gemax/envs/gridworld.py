@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from gemax.core.finite_model import FiniteModel
 from gemax.envs import maps
@@ -26,6 +28,7 @@ from gemax.envs.render.gridworld import (
     draw_visits,
     noise_position,
 )
+from gemax.stopping import check_stop
 from gemax.types import EnvSpec, FiniteActions, ObservationSpec, Timestep
 
 MAX_STATES = 50_000
@@ -34,6 +37,8 @@ MAX_TABLE_BYTES = 2**30
 """Largest size of the table of all observations of a map, in float32."""
 MAX_OPEN_SIDE = 96
 """Side of the largest map without walls, with one start and one reward, whose table fits."""
+CELLS_PER_SEARCH = 256
+"""Cells whose distances are computed at once. Between searches, the program can be stopped."""
 
 
 class GridState(NamedTuple):
@@ -160,6 +165,7 @@ def state_tables(grid_map: GridMap, *, reward_free: bool) -> StateTables:
     index = {state: i for i, state in enumerate(states)}
     num_starts, successor = len(states), []
     for state in states:  # grows during the loop
+        check_stop()
         cell, removed, reward = state
         # Terminal states do not change.
         next_states = [
@@ -205,8 +211,11 @@ def _finite_env(
             f"{num_bytes / 2**30:.1f} GiB for its observations; it may have at most {MAX_TABLE_BYTES / 2**30:.0f} GiB, "
             f"as for {MAX_OPEN_SIDE} × {MAX_OPEN_SIDE} cells without walls and with one reward. Use a smaller map."
         )
-    images = np.stack([draw_observation(grid_map, *state) for state in states])
-    distinct, row = np.unique(images, axis=0, return_inverse=True)
+    images = []
+    for state in states:
+        check_stop()
+        images.append(draw_observation(grid_map, *state))
+    distinct, row = np.unique(np.stack(images), axis=0, return_inverse=True)
     row_of_state = jnp.asarray(row.reshape(-1), jnp.int32)
     model = _finite_model(grid_map, tables, horizon)
     cell_of_state = jnp.asarray(model.cell, jnp.int32)
@@ -241,10 +250,22 @@ def _finite_model(grid_map: GridMap, tables: StateTables, horizon: int) -> Finit
 @functools.lru_cache
 def _distances(grid_map: GridMap) -> Int[np.ndarray, "cells cells"]:
     # Keys are taken and doors are open, so that the distance does not depend on the state of the map.
-    opened = GridMap(tuple(row.replace("D", ".").replace("K", ".") for row in grid_map.rows), grid_map.rooms)
-    cells = opened.open_cells
-    steps = (maps.steps_from(opened, cell) for cell in cells)
-    distances = np.asarray([[steps_to.get(cell, -1) for cell in cells] for steps_to in steps])
+    cells = grid_map.open_cells
+    index = {cell: i for i, cell in enumerate(cells)}
+    steps = [
+        (index[cell], index[neighbour])
+        for cell in cells
+        for row, column in MOVES[1:]
+        if (neighbour := (cell[0] + row, cell[1] + column)) in index
+    ]
+    sources, targets = np.asarray(steps, np.int32).reshape(-1, 2).T
+    graph = csr_array((np.ones(len(steps)), (sources, targets)), (len(cells), len(cells)))
+    distances = np.empty((len(cells), len(cells)), np.int32)
+    for first in range(0, len(cells), CELLS_PER_SEARCH):
+        check_stop()
+        rows = np.arange(first, min(first + CELLS_PER_SEARCH, len(cells)))
+        found = dijkstra(graph, unweighted=True, indices=rows)
+        distances[rows] = np.where(np.isfinite(found), found, -1)
     distances.flags.writeable = False  # shared by all environments of this map
     return distances
 

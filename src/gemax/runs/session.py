@@ -45,6 +45,8 @@ Log: TypeAlias = Callable[[str], None]
 """Called with messages for the user."""
 Place: TypeAlias = Callable[[Trainer], Trainer]
 """Returns a trainer with another collector, which acts and learns elsewhere."""
+LARGE_MAP = 1_000
+"""Characters of a map whose states take seconds to enumerate."""
 
 
 class Outcome(NamedTuple):
@@ -97,6 +99,8 @@ def start_run(
             raise ValueError(f"{name} is set by gemax itself. Leave it out.")
     path = new_run_path(config, out)
     with catch_stop_signals() as stop:
+        if len(config.env.map_text) > LARGE_MAP:
+            hooks.log("The map is large. Enumerating its states …")
         trainer = hooks.place(assemble(config, custom))
         check_space(path, bytes_needed(trainer))
         check_stop()
