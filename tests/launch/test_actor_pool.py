@@ -30,6 +30,13 @@ class PendingCall:
     actor: "Actor"
 
 
+@dataclass(eq=False)
+class Restart:
+    """A reference of Ray that is ready once an actor is alive."""
+
+    actor: "Actor"
+
+
 class Actor:
     """An actor that finishes its calls in order, and loses all of them when it dies."""
 
@@ -37,6 +44,11 @@ class Actor:
         self.ray, self.index, self.calls, self.is_killed = ray, index, [], False
         self.collect = SimpleNamespace(remote=self._collect)
         self.close = SimpleNamespace(remote=object)
+        self.ready = SimpleNamespace(options=self._ready)
+
+    def _ready(self, max_task_retries):
+        assert max_task_retries == -1
+        return SimpleNamespace(remote=lambda: Restart(self))
 
     def _collect(self, ticket, policy):
         self.calls.append(PendingCall(ticket, self))
@@ -72,11 +84,13 @@ class FakeRay:
         return value
 
     def wait(self, references, num_returns, timeout):
-        references = [call for call in references if not hasattr(call, "ticket") or self._can_finish(call)]
-        return references[:1], []
+        return [reference for reference in references if self._is_ready(reference)][:1], []
 
-    def _can_finish(self, call):
-        return call in self.lost or (call is call.actor.calls[0] and not self.is_stuck(call.actor))
+    def _is_ready(self, reference):
+        if isinstance(reference, Restart):
+            return not self.is_stuck(reference.actor)
+        is_next = reference in reference.actor.calls[:1]
+        return reference in self.lost or (is_next and not self.is_stuck(reference.actor))
 
     def get(self, call):
         if call in self.lost:
@@ -103,7 +117,6 @@ class FakeRay:
 
 @pytest.fixture(autouse=True)
 def no_delays(monkeypatch):
-    monkeypatch.setattr(actor_pool, "RESTART_SECONDS", 0.0)
     monkeypatch.setattr(actor_pool, "WAIT_SECONDS", 0.0)
 
 
@@ -199,7 +212,7 @@ def test_an_actor_whose_node_is_gone_hands_its_environments_over():
     def log(message):
         messages.append(message)
         if "died" in message:
-            # From now on, calls of this actor neither finish nor fail.
+            # It is never alive again.
             without_place.extend(actor for actor in ray.actors if f"Actor {actor.index} " in message)
             ray.num_cpus = NUM_ACTORS - 1
 

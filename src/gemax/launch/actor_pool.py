@@ -20,9 +20,6 @@ from gemax.stopping import check_stop
 
 MAX_DEATHS = 5
 """An actor that dies this often without finishing a rollout in between is given up."""
-RESTART_SECONDS = 2.0
-"""Time before a lost rollout is ordered again, doubled with every death. Ray needs about 20 s to notice that a node has
-died, and can only then restart its actors elsewhere."""
 WAIT_SECONDS = 1.0
 """Time of one wait for results, after which signals are handled."""
 REPORT_SECONDS = 30.0
@@ -51,8 +48,8 @@ class Shard:
     num_envs: int
     member: Member
     pending: deque["Call"] = field(default_factory=deque)
-    retry_times: list[float] = field(default_factory=list)
-    """When lost tickets are to be replaced."""
+    num_lost: int = 0
+    """Number of lost tickets, to be replaced once the actor is alive again."""
 
 
 @dataclass(eq=False)
@@ -107,6 +104,8 @@ class ActorPool:
             for envs, member in zip(split_envs(num_envs, num_actors), members, strict=True)
         ]
         self._calls: dict[Any, Call] = {}
+        self._restarts: dict[Any, Member] = {}
+        """Calls that finish once an actor is alive again."""
         self._num_tickets = 0
         self._policy: Any = None
         self._policy_version = 0
@@ -131,7 +130,7 @@ class ActorPool:
             raise full_object_store(error) from error
         self._policy_version = version
         for shard in self._shards:
-            while len(shard.pending) + len(shard.retry_times) < self._max_pending:
+            while len(shard.pending) + shard.num_lost < self._max_pending:
                 self._order(shard)
 
     def next_rollouts(self) -> list[Rollout]:
@@ -153,6 +152,7 @@ class ActorPool:
         for member in self._members:
             self._ray.kill(member.handle)
         self._calls.clear()
+        self._restarts.clear()
 
     def _order(self, shard: Shard) -> None:
         """Sends a ticket for the next rollout of a shard."""
@@ -177,18 +177,17 @@ class ActorPool:
     def _receive(self) -> None:
         """Waits for any result, for at most a second."""
         check_stop()
-        self._order_again()
-        if not self._calls:
-            time.sleep(WAIT_SECONDS / 10)
-            return
-        ready, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=WAIT_SECONDS)
+        ready, _ = self._ray.wait([*self._calls, *self._restarts], num_returns=1, timeout=WAIT_SECONDS)
         if not ready:
             self._give_up_without_place()
             self._report_waiting()
             return
         self._last_result = time.monotonic()
         for reference in ready:
-            self._accept(self._calls.pop(reference), reference)
+            if reference in self._restarts:
+                self._order_again(self._restarts.pop(reference))
+            else:
+                self._accept(self._calls.pop(reference), reference)
 
     def _accept(self, call: Call, reference: Any) -> None:
         """Stores the rollout of a finished call, or replaces it if it is lost."""
@@ -213,14 +212,13 @@ class ActorPool:
         call.rollout = rollout
         call.member.deaths, call.member.process = 0, rollout.process
 
-    def _order_again(self) -> None:
-        """Replaces lost tickets whose actor has had the time to restart."""
-        now = time.monotonic()
+    def _order_again(self, member: Member) -> None:
+        """Replaces the lost tickets of an actor that is alive."""
         for shard in self._shards:
-            is_due = [retry_time <= now for retry_time in shard.retry_times]
-            shard.retry_times = [retry_time for retry_time in shard.retry_times if retry_time > now]
-            for _ in range(sum(is_due)):
-                self._order(shard)
+            if shard.member is member:
+                while shard.num_lost:
+                    shard.num_lost -= 1
+                    self._order(shard)
 
     @property
     def _lost_errors(self) -> tuple[type[Exception], ...]:
@@ -244,6 +242,8 @@ class ActorPool:
         if call.is_outdated or member not in self._members:
             return
         member.life, member.deaths = member.life + 1, member.deaths + 1
+        # Ray repeats this call until the actor is alive, on another machine if need be.
+        self._restarts[member.handle.ready.options(max_task_retries=-1).remote()] = member
         reason = " ".join(message_lines(error))
         self._log(f"Actor {member.index} ({member.process}) died or cannot be reached: {reason}")
         if member.deaths >= MAX_DEATHS:
@@ -253,16 +253,18 @@ class ActorPool:
         """Plans a new rollout instead of a lost one."""
         num_frames = call.ticket.num_steps * call.ticket.num_envs
         self.lost_frames += num_frames
-        call.shard.pending.remove(call)
-        delay = RESTART_SECONDS * 2 ** (call.member.deaths - 1) if call.shard.member is call.member else 0.0
-        call.shard.retry_times.append(time.monotonic() + delay)
+        shard = call.shard
+        shard.pending.remove(call)
+        shard.num_lost += 1
         self._log(
             f"{num_frames} frames of actor {call.member.index} are lost. Its environments start new episodes."
         )
+        if shard.member not in self._restarts.values():
+            self._order_again(shard.member)
 
     def _give_up_without_place(self) -> None:
         """Gives actors up that have died and for which the cluster has no CPUs any more, because a node is gone."""
-        for member in [member for member in self._members if member.deaths]:
+        for member in list(self._restarts.values()):
             num_cpus = self._ray.cluster_resources().get("CPU", 0)
             if num_cpus < len(self._members):
                 self._give_up(
@@ -272,6 +274,9 @@ class ActorPool:
     def _give_up(self, member: Member, why: str) -> None:
         """Ends an actor and moves its environments to the others."""
         self._members.remove(member)
+        self._restarts = {
+            reference: other for reference, other in self._restarts.items() if other is not member
+        }
         self._ray.kill(member.handle)
         if not self._members:
             raise EnvFault(f"actor {member.index}, the last one, is given up: {why}")
@@ -281,6 +286,9 @@ class ActorPool:
         self._log(
             f"Actor {member.index} is given up: {why.rstrip('.')}. Its environments move to the other actors."
         )
+        for other in self._members:
+            if other not in self._restarts.values():
+                self._order_again(other)
 
     def _num_envs_of(self, member: Member) -> int:
         return sum(shard.num_envs for shard in self._shards if shard.member is member)
@@ -289,7 +297,8 @@ class ActorPool:
         if time.monotonic() - self._last_result < REPORT_SECONDS:
             return
         self._last_result = time.monotonic()
-        waiting = sorted({call.member.index for call in self._calls.values()})
+        members = [*(call.member for call in self._calls.values()), *self._restarts.values()]
+        waiting = sorted({member.index for member in members})
         num_cpus = self._ray.available_resources().get("CPU", 0)
         self._log(
             f"No actor has answered for {REPORT_SECONDS:g} s. Waiting for {', '.join(map(str, waiting))}; the cluster "

@@ -85,6 +85,9 @@ class EnvActor:
         transitions = actor.collect(snapshot, ticket.num_steps, key)
         return Rollout(ticket, transitions, jax.device_get(actor.state), is_new, describe_process())
 
+    def ready(self) -> None:
+        """Returns once the actor is alive."""
+
     def close(self) -> None:
         """Closes all environments."""
         for first_env in list(self._opened):

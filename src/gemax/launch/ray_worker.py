@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from gemax.launch.ray_cluster import message_lines, ray_cluster
 from gemax.launch.temporary import temporary_folder
 from gemax.launch.worker import (
     DONE,
@@ -135,20 +136,21 @@ class RayWorker:
     def answer(self) -> str | None:
         """Returns the result of the run. None while it is running."""
         if self._poll is None and time.monotonic() >= self._next_poll:
-            self._poll = self._handle.poll.remote()
+            # Ray repeats this call until the worker is alive, on another machine if need be.
+            self._poll = self._handle.poll.options(max_task_retries=-1).remote()
         if self._poll is None or not self._ray.wait([self._poll], timeout=0)[0]:
             return None
         poll, self._poll, self._next_poll = self._poll, None, time.monotonic() + POLL_SECONDS
         errors = self._ray.exceptions
         try:
             progress = self._ray.get(poll)
-        except (errors.RayTaskError, errors.ActorDiedError) as error:
-            return self._after_death(error)
-        except (errors.RayActorError, errors.ObjectLostError) as error:
-            return self._after_death(error)
-        if progress.answer == LOST:
-            self._start()
+        except errors.ObjectLostError:
+            # The machine died after its answer. The next one has lost the run.
             return None
+        except (errors.RayTaskError, errors.RayActorError) as error:
+            return f"its worker on the cluster cannot continue: {message_lines(error)[-1]}"
+        if progress.answer == LOST:
+            return self._after_death()
         self._write(progress)
         return progress.answer
 
@@ -171,17 +173,14 @@ class RayWorker:
         folder, _, commit = self._arguments
         self._handle.train.remote(self.config, folder.name, read_files(folder), commit)
 
-    def _after_death(self, error: Exception) -> str | None:
-        """Continues the run elsewhere, unless it has died too often without progress."""
-        reason = " ".join(str(error).split())
+    def _after_death(self) -> str | None:
+        """Continues the run with the restarted worker, unless it died too often without progress."""
         if self._fraction > self._fraction_at_death:
             self._deaths = 0
         self._deaths, self._fraction_at_death = self._deaths + 1, self._fraction
-        if self._deaths >= MAX_DEATHS or isinstance(error, self._ray.exceptions.RayTaskError):
-            return f"its worker on the cluster died {self._deaths} times: {reason}"
-        self._log(
-            f"{self._arguments[0].name} continues from its last checkpoint, because its worker died: {reason}"
-        )
+        if self._deaths >= MAX_DEATHS:
+            return f"its worker on the cluster died {self._deaths} times without progress"
+        self._log(f"{self._arguments[0].name} continues from its last checkpoint, because its worker died.")
         self._start()
         return None
 
@@ -202,8 +201,6 @@ def run_workers(options: "RunLaunchOptions", jobs: int, log: Callable[[str], Non
     if options.launcher == "local":
         yield local_workers
         return
-    from gemax.launch.ray_cluster import ray_cluster
-
     num_cpus = options.cpus_per_run
     with ray_cluster(options.ray_address, num_cpus=int(-(-jobs * num_cpus // 1))) as ray:
         yield partial(_ray_workers, ray, num_cpus, log)
