@@ -174,14 +174,18 @@ def ray_nodes(environments, folder, port, *nodes, program=("-m", "ray.scripts.sc
             wait_for_raylets(processes)
         yield processes
     finally:
-        below = [
-            child for process in processes for child in psutil.Process(process.pid).children(recursive=True)
-        ]
-        for process in [*(psutil.Process(process.pid) for process in processes), *below]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
         for process in processes:
-            process.wait()
+            kill_tree(process)
+
+
+def kill_tree(process):
+    """Kills a process of this one and everything below it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(process.pid)
+        for below in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                below.kill()
+    process.wait()
 
 
 def wait_for_raylets(processes):
