@@ -22,8 +22,6 @@ from gemax.launch.temporary import temporary_folder
 OBJECT_STORE_BYTES = 512 * 2**20
 """Memory for objects in a cluster that gemax starts. Ray's default is 30 % of the machine."""
 CONNECT_SECONDS = 5.0
-AGENT_SECONDS = 10
-"""Time that Ray's agents search for a cluster that gemax has started and that was killed. Ray's default is a minute."""
 FOLDER_PREFIX = "gemax-ray-"
 """Start of the name of the temporary folder of a cluster."""
 QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
@@ -86,7 +84,6 @@ def _restrict_to_this_machine() -> None:
     )
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(AGENT_SECONDS))
 
 
 def _join(ray: Any, address: str) -> None:
