@@ -136,8 +136,16 @@ def train_two_rooms(variant: Variant, num_updates: int) -> dict[str, np.ndarray]
 
 def train_room(variant: Variant, num_updates: int) -> dict[str, np.ndarray]:
     """Trains one seed after the other. Returns metrics, [seeds, updates]."""
-    sizes = {"torso_size": 32, "lstm_size": 16, "head_size": 16, "embedding_size": 8}
-    config = configure(CUSTOM_ENV, num_envs=16, unroll_length=32, unroll_period=32, **sizes)
+    config = configure(
+        CUSTOM_ENV,
+        num_envs=16,
+        unroll_length=32,
+        unroll_period=32,
+        torso_size=32,
+        lstm_size=16,
+        head_size=16,
+        embedding_size=8,
+    )
     trainer = assemble(config, CustomParts(make_env=Room))
 
     @jax.jit
