@@ -24,9 +24,10 @@ def train(path, **settings):
     return [sys.executable, "-m", "gemax.cli", "train", "two-rooms", "--out", str(path), *flags]
 
 
-def default_hangup():
-    """Tests that run under `nohup` have children that ignore SIGHUP otherwise."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def default_signals():
+    """Undoes what shells do to children of background jobs and of `nohup`, which ignore SIGINT or SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wait_until_catching(child):
@@ -95,7 +96,7 @@ def test_blocks_inside_of_each_other_share_a_request():
 @pytest.mark.fault(46)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_starting_is_heard_at_once_and_not_lost(number, tmp_path):
-    with started(train(tmp_path / "run"), ENVIRONMENT, preexec_fn=default_hangup) as child:
+    with started(train(tmp_path / "run"), ENVIRONMENT, preexec_fn=default_signals) as child:
         wait_until_catching(child)
         child.send_signal(number)
         sent = time.monotonic()
@@ -148,7 +149,8 @@ def test_signals_at_random_moments_never_crash_and_leave_valid_files(part, tmp_p
     for number in range(10 * part, 10 * part + 10):
         path = tmp_path / f"run-{number}"
         # Some sizes are new, so that some runs compile and others load.
-        with started(train(path, lstm_size=8 + number % 5), ENVIRONMENT) as child:
+        command = train(path, lstm_size=8 + number % 5)
+        with started(command, ENVIRONMENT, preexec_fn=default_signals) as child:
             if part == 0:
                 time.sleep(dice.uniform(0.001, 1.0))
             else:
