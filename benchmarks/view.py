@@ -42,10 +42,9 @@ def main() -> None:
         runs = Path(folder) / "runs"
         make_runs(runs)
         with serving(runs) as address:
-            result = {
-                "first_paint": first_paint(browser.new_page(), address),
-                "clients": many_clients(address),
-            }
+            result: dict[str, Any] = {"first_paint": first_paint(browser.new_page(), address)}
+            result["clients"] = many_clients(address)
+            print(json.dumps(result), flush=True)
         result["training"] = training_with_a_page(browser, Path(folder) / "run")
         browser.close()
     result |= provenance() | {
@@ -165,7 +164,14 @@ def training_with_a_page(browser: Browser, path: Path) -> dict[str, Any]:
                         if has_page:
                             used = processor_seconds(except_for=run.pid) - before
                             processor_shares.append(used / ROUND_SECONDS)
-                pairs.append({"view": view, "with_page": speeds[True], "without_page": speeds[False]})
+                pairs.append(
+                    {
+                        "view": view,
+                        "with_page": speeds[True],
+                        "without_page": speeds[False],
+                        "cores_used": processor_shares[-1],
+                    }
+                )
                 print(json.dumps(pairs[-1]), flush=True)
     finally:
         run.terminate()
