@@ -241,28 +241,29 @@ def test_a_cluster_of_another_version_is_refused(tmp_path, environment, short_fo
 def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, environment, short_folder):
     out = tmp_path / "run"
     no_spilling = '--system-config={"automatic_object_spilling_enabled": false}'
-    with ray_nodes(environment, short_folder, 36381, ["--num-cpus=4", no_spilling]):
-        command = train_command("Waiting", out, "--ray-address", "127.0.0.1:36381")
-        filling = started(fill_command(36381), environment, stdin=subprocess.PIPE)
-        with started(command, environment) as child, filling as filler:
-            wait_for_updates(child, out, 2)
-            filler.stdin.close()
-            output, errors = child.communicate(timeout=600)
-    assert child.returncode == 3, output + errors
-    assert "the object store of the Ray cluster is full" in errors
-    assert f"repair the cluster, then `gemax resume {out}`" in errors
+    with (
+        ray_nodes(environment, short_folder, 36381, ["--num-cpus=4", no_spilling]),
+        started(fill_command(36381), environment) as filler,
+    ):
+        assert filler.stdout.readline() == "full\n"
+        answer = finish(train_command("Corner", out, "--ray-address", "127.0.0.1:36381"), environment)
+    assert answer.returncode == 3, answer.stdout + answer.stderr
+    assert "the object store of the Ray cluster is full" in answer.stderr
+    assert f"repair the cluster, then `gemax resume {out}`" in answer.stderr
+    assert "Traceback" not in answer.stderr
 
 
 FILL = """
-import sys, numpy, ray
+import sys, time, numpy, ray
 ray.init(address=sys.argv[1], log_to_driver=False)
-sys.stdin.read()
 kept, size = [], 2**20
-while True:
+while size >= 2**10:
     try:
         kept.append(ray.put(numpy.zeros(size, numpy.uint8)))
     except ray.exceptions.ObjectStoreFullError:
-        size = max(size // 2, 2**10)
+        size //= 2
+print("full", flush=True)
+time.sleep(600)
 """
 
 
