@@ -80,7 +80,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks. gymnax and rllte need separate virtual environments.
-.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
 bench-envs: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/envs.py
 
@@ -110,6 +110,12 @@ bench-finetune: $(VENV)/.installed-dev
 
 bench-four-rooms: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/four_rooms.py
+
+bench-actors: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/actors.py
+
+bench-lag: $(VENV)/.installed
+	$(BIN)/python benchmarks/lag.py
 
 bench-view: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/view.py

@@ -1,27 +1,29 @@
-"""Measures frames per second with 1, 2, 4 and 8 Ray actors, and the cost of the Ray path for a cheap environment.
+"""Measures training with 1, 2, 4 and 8 Ray actors, and the cost of the Ray path for a cheap environment.
 
-The first environment waits 5 ms in every step, as for a simulator on another machine, so that two cores are not the
-limit. Run it with `python benchmarks/actors.py` after `pip install 'gemax[ray]'`.
+`make bench-actors`
+
+Each actor has four environments. In the first table they wait 5 ms in every step, as for a simulator on another
+machine, so that two cores are not the limit. Run it on an idle machine.
 """
 
 import itertools
+import json
+import os
 import time
-from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import gymnasium
+import psutil
 
-from gemax.launch.actor_pool import ActorPool
-from gemax.launch.options import LaunchOptions
-from gemax.launch.placement import placement
 from gemax.launch.ray_cluster import ray_cluster
 from gemax.training.config import Config
-from gemax.training.presets import configure
-from gemax.version import VERSION
 
 STEP_SECONDS = 0.005
+ENVS_PER_ACTOR = 4
 NUM_STEPS = 32
-WARM_UP, MEASURED = 3, 20
-"""Number of rollouts, or updates, before and during the measurement."""
+WARM_UP, MEASURED = 4, 16
+"""Number of updates before and during the measurement."""
 
 
 class Waiting(gymnasium.Wrapper):
@@ -37,79 +39,109 @@ def make_waiting() -> gymnasium.Env:
     return Waiting(gymnasium.make("CartPole-v1"))
 
 
-def small_config(**settings) -> Config:
-    sizes = {"torso_size": 32, "lstm_size": 16, "head_size": 16, "embedding_size": 8}
-    return configure("gym:CartPole-v1", **sizes, unroll_length=NUM_STEPS, unroll_period=NUM_STEPS, **settings)
+def make_cheap() -> gymnasium.Env:
+    return gymnasium.make("CartPole-v1")
 
 
-def measure(rounds: Iterator, frames_per_round: int) -> float:
-    """Returns frames per second over `MEASURED` rounds."""
-    next(itertools.islice(rounds, WARM_UP - 1, None))
-    start = time.perf_counter()
-    next(itertools.islice(rounds, MEASURED - 1, None))
-    return MEASURED * frames_per_round / (time.perf_counter() - start)
+class Speed(NamedTuple):
+    """Speed of training, and what it costs."""
+
+    frames_per_second: float
+    actor_milliseconds: float
+    """Processor time of all actors per frame."""
+    learner_milliseconds: float
+    """Processor time of this process per frame. Includes acting if there are no actors."""
+    policy_lag_updates: float
 
 
-def acting_speed(ray, num_actors: int) -> float:
-    """Returns the frames per second that actors of one waiting environment each collect, without learning."""
-    from gemax.training.assemble import CUSTOM_ENV, CustomParts, assemble
-    from gemax.training.host_rollout import PolicySnapshot
+def training_speed(make_env, num_envs: int, ray: Any = None, num_actors: int = 0) -> Speed:
+    """Trains with small networks in an environment, in this process or with Ray actors."""
+    # Imported here, because Ray must start before JAX does.
+    from gemax.launch.ray_collector import with_ray_actors
+    from gemax.training.assemble import CustomParts, assemble
     from gemax.training.loop import initial_states
 
-    config = small_config(num_envs=max(num_actors, 8)).replace(env_id=CUSTOM_ENV)
-    trainer = assemble(config, CustomParts(make_env=make_waiting))
-    state = initial_states(trainer)
-    policy = PolicySnapshot(
-        state.parameters, trainer.network.tables(state.parameters), state.observation_moments
+    trainer = assemble(small_config(num_envs), CustomParts(make_env=make_env))
+    if num_actors:
+        trainer = with_ray_actors(trainer, ray, num_actors, make_env, print)
+    updates = trainer.collector.updates(trainer, initial_states(trainer))
+    next(itertools.islice(updates, WARM_UP - 1, None))
+    start, actors, learner = time.perf_counter(), actor_seconds(), time.process_time()
+    _, history = next(itertools.islice(updates, MEASURED - 1, None))
+    seconds = time.perf_counter() - start
+    num_frames = MEASURED * num_envs * NUM_STEPS
+    speed = Speed(
+        num_frames / seconds,
+        1e3 * (actor_seconds() - actors) / num_frames,
+        1e3 * (time.process_time() - learner) / num_frames,
+        float(history["policy_lag_updates"].mean()) if num_actors else 1.0,
     )
-    pool = ActorPool(
-        ray,
-        (config.to_json(), make_waiting, trainer.spec.horizon, VERSION),
-        num_actors=num_actors,
-        num_envs=num_actors,
-        num_steps=NUM_STEPS,
-        max_pending=2,
-        seed=0,
-        log=print,
-    )
-
-    def rounds():
-        for number in itertools.count():
-            pool.publish(policy, number)
-            yield pool.next_rollouts()
-
-    speed = measure(rounds(), num_actors * NUM_STEPS)
-    pool.close()
+    list(updates)
     return speed
 
 
-def training_speed(options: LaunchOptions) -> float:
-    """Returns the frames per second of training in CartPole, which takes microseconds per step."""
-    config = small_config(num_envs=16, updates=WARM_UP + MEASURED + 1)
-    with placement(options, config, print) as place:
-        from gemax.training.assemble import assemble
-        from gemax.training.loop import initial_states
+def small_config(num_envs: int) -> Config:
+    from gemax.training.assemble import CUSTOM_ENV
+    from gemax.training.presets import configure
 
-        trainer = place(assemble(config))
-        updates = trainer.collector.updates(trainer, initial_states(trainer))
-        speed = measure(updates, config.frames_per_update)
-        list(updates)
-    return speed
+    return configure(
+        CUSTOM_ENV,
+        num_envs=num_envs,
+        unroll_length=NUM_STEPS,
+        unroll_period=NUM_STEPS,
+        updates=WARM_UP + MEASURED + 1,
+        torso_size=32,
+        lstm_size=16,
+        head_size=16,
+        embedding_size=8,
+    )
+
+
+def actor_seconds() -> float:
+    """Returns the processor time of all actors so far."""
+    actors = [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if child.name().startswith("ray::EnvActor")
+    ]
+    return sum(sum(actor.cpu_times()[:2]) for actor in actors)
 
 
 def main() -> None:
+    load = os.getloadavg()[0]
     with ray_cluster("", num_cpus=8) as ray:
-        speeds = {number: acting_speed(ray, number) for number in (1, 2, 4, 8)}
-    print("| actors | frames/s | of linear |")
-    print("|---:|---:|---:|")
-    for number, speed in speeds.items():
-        print(f"| {number} | {speed:,.0f} | {speed / number / speeds[1]:.0%} |")
-    for name, options in {
-        "in this process": LaunchOptions(),
-        "1 Ray actor": LaunchOptions("ray", actors=1),
-        "2 Ray actors": LaunchOptions("ray", actors=2),
-    }.items():
-        print(f"CartPole, {name}: {training_speed(options):,.0f} frames/s")
+        waiting = {
+            number: training_speed(make_waiting, number * ENVS_PER_ACTOR, ray, number)
+            for number in (1, 2, 4, 8)
+        }
+        cheap = {
+            "in this process": training_speed(make_cheap, 16),
+            "1 Ray actor": training_speed(make_cheap, 16, ray, 1),
+            "2 Ray actors": training_speed(make_cheap, 16, ray, 2),
+        }
+    print("| actors | frames/s | of linear | actors, ms per frame | learner, ms per frame |")
+    print("|---:|---:|---:|---:|---:|")
+    for number, speed in waiting.items():
+        share = speed.frames_per_second / number / waiting[1].frames_per_second
+        print(
+            f"| {number} | {speed.frames_per_second:,.0f} | {share:.0%} | {speed.actor_milliseconds:.2f} "
+            f"| {speed.learner_milliseconds:.2f} |"
+        )
+    for name, speed in cheap.items():
+        print(
+            f"CartPole, {name}: {speed.frames_per_second:,.0f} frames/s, processor time per frame: actors "
+            f"{speed.actor_milliseconds:.2f} ms, learner {speed.learner_milliseconds:.2f} ms"
+        )
+    from gemax.runs.provenance import provenance
+
+    content = {
+        "command": "make bench-actors",
+        "load_before": load,
+        "waiting": {number: speed._asdict() for number, speed in waiting.items()},
+        "cheap": {name: speed._asdict() for name, speed in cheap.items()},
+        **provenance(),
+    }
+    Path(__file__).with_suffix(".json").write_text(json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

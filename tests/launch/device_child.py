@@ -1,11 +1,13 @@
 """Compares `learn` on several virtual devices with `learn` on one. Run in a process of its own: the number of devices
 cannot change after JAX has started, and float64 is for all arrays.
 
-Prints JSON, with one number for 2 and one for 8 devices: relative differences, and the flops of each device relative to
-one device.
+`python device_child.py ENV METHOD NUM_DEVICES...` prints JSON, with one number for each number of devices: relative
+differences, and the flops of each device relative to one device. With the environment variables of `jax.distributed`,
+the devices are divided between the processes.
 """
 
 import json
+import os
 import sys
 from functools import partial
 
@@ -24,7 +26,6 @@ from gemax.training.sharding import ENVS_AXIS, device_mesh, divide_envs, on_all_
 TINY = {"torso_size": 16, "lstm_size": 8, "head_size": 8, "embedding_size": 4, "num_envs": 16}
 UNROLL = {"unroll_length": 8, "unroll_period": 8}
 NUM_CALLS, NUM_RECORDED = 50, 5
-NUM_DEVICES = 2, 8
 
 
 def relative_difference(one, other):
@@ -86,34 +87,38 @@ def gradients(state):
     return [moment for _, moment in optax.tree_utils.tree_get_all_with_path(trees, "mu")]
 
 
-def main(env_id, method):
+def placed(tree, mesh):
+    """The arrays on all devices of a mesh."""
+    return tree if mesh is None else on_all_devices(tree, mesh)
+
+
+def main(env_id, method, *num_devices):
     config = configure(env_id, method=method, **TINY, **UNROLL)
     assert config.agent.adam_beta1 == 0
     trainer = assemble(config)
-    meshes = [None, *(device_mesh(number) for number in NUM_DEVICES)]
-    state = jax.jit(partial(initial_state, trainer))(jax.random.key(0))
-    recorded = record(trainer, state)
+    meshes = [None, *map(device_mesh, num_devices)]
+    initial = jax.jit(partial(initial_state, trainer))(jax.random.key(0))
+    recorded = record(trainer, initial)
     steps = [learner(trainer, mesh) for mesh in meshes]
-    inputs = [
-        (state, recorded) if mesh is None else on_all_devices((state, recorded), mesh) for mesh in meshes
-    ]
 
     first, flops = [], []
-    for step, (state, recorded) in zip(steps, inputs, strict=True):
-        program = step.lower(state, *recorded[0], jax.random.key(0)).compile()
-        first.append(gradients(program(state, *recorded[0], jax.random.key(0))))
+    for step, mesh in zip(steps, meshes, strict=True):
+        arguments = *placed((initial, *recorded[0]), mesh), jax.random.key(0)
+        program = step.lower(*arguments).compile()
+        first.append(gradients(program(*arguments)))
         flops.append(program.cost_analysis()["flops"])
 
     jax.config.update("jax_enable_x64", True)
-    last = []
-    for step, (state, recorded) in zip(steps, doubles(inputs), strict=True):
+    inputs, last = doubles((initial, recorded)), []
+    for step, mesh in zip(steps, meshes, strict=True):
+        state, transitions = placed(inputs, mesh)
         for number in range(NUM_CALLS):
-            state = step(state, *recorded[number % NUM_RECORDED], jax.random.key(number))
+            state = step(state, *transitions[number % NUM_RECORDED], jax.random.key(number))
         last.append(without_key(state))
     answer = {
         "gradients": [largest_difference(first[0], other) for other in first[1:]],
         "states": [largest_difference(last[0], other) for other in last[1:]],
-        "moved": relative_difference(inputs[0][0].parameters, state.parameters),
+        "moved": relative_difference(initial.parameters, state.parameters),
         "dtype": str(jax.tree.leaves(state.parameters)[0].dtype),
         "flops": [other / flops[0] for other in flops[1:]],
     }
@@ -121,5 +126,11 @@ def main(env_id, method):
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", max(NUM_DEVICES))
-    main(*sys.argv[1:])
+    env_id, method, *numbers = sys.argv[1:]
+    num_devices = list(map(int, numbers))
+    num_processes = int(os.environ.get("JAX_NUM_PROCESSES", "1"))
+    jax.config.update("jax_num_cpu_devices", max(num_devices) // num_processes)
+    if num_processes > 1:
+        address, process_id = os.environ["JAX_COORDINATOR_ADDRESS"], int(os.environ["JAX_PROCESS_ID"])
+        jax.distributed.initialize(address, num_processes, process_id)
+    main(env_id, method, *num_devices)

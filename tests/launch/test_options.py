@@ -1,6 +1,8 @@
 import importlib.util
+import re
 
 import pytest
+from tests.launch.conftest import temporary_folders
 
 from gemax.cli import main
 from gemax.launch.options import LaunchOptions
@@ -38,11 +40,23 @@ def test_actors_without_launcher_are_a_usage_error(capsys):
     assert "actors needs a launcher" in capsys.readouterr().err
 
 
+def refused(tmp_path, capsys, *flags):
+    """The message of a command that is refused before anything starts."""
+    folders, out = temporary_folders(), tmp_path / "run"
+    assert (
+        main(["train", "gym:CartPole-v1", "--launcher", "ray", "--actors", "2", "--out", str(out), *flags])
+        == 2
+    )
+    assert not out.exists()
+    assert temporary_folders() == folders
+    [message] = capsys.readouterr().err.splitlines()
+    return message
+
+
 @pytest.mark.fault(60)
-def test_ray_that_is_not_installed_is_named(monkeypatch):
+def test_ray_that_is_not_installed_is_named(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'gemax\[ray\]'"), ray_cluster("", 1):
-        pass
+    assert "launcher ray needs Ray: pip install 'gemax[ray]'" in refused(tmp_path, capsys)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "ray://host:10001", "host:port"])
@@ -52,6 +66,6 @@ def test_address_must_be_host_and_port(address):
 
 
 @pytest.mark.fault(60)
-def test_address_without_cluster_is_refused_at_once():
-    with pytest.raises(ValueError, match=r"no Ray cluster answers at 127.0.0.1:1: .* refused"):
-        ray_cluster("127.0.0.1:1", 1).__enter__()
+def test_address_without_cluster_is_refused_at_once(tmp_path, capsys):
+    message = refused(tmp_path, capsys, "--ray-address", "127.0.0.1:1")
+    assert re.search("no Ray cluster answers at 127.0.0.1:1: .* refused", message)

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -31,21 +30,12 @@ SMALL = flags_of(SIZES)
 FRAMES_PER_UPDATE = 16 * 32
 
 
-def train_command(env, out, *flags):
+def train_command(env, out, *flags, actors=2):
     env_id = f"gym:tests.launch.envs:{env}-v0"
-    ray = ["--launcher", "ray", "--actors", "4"]
+    ray = ["--launcher", "ray", "--actors", str(actors)]
     return [
-        sys.executable,
-        "-m",
-        "gemax.cli",
-        "train",
-        env_id,
-        "--out",
-        str(out),
-        *SMALL,
-        *ray,
-        *map(str, flags),
-    ]
+        sys.executable, "-m", "gemax.cli", "train", env_id, "--out", str(out), *SMALL, *ray, *map(str, flags),
+    ]  # fmt: skip
 
 
 def resume_command(out, *flags):
@@ -76,7 +66,7 @@ def descendants(child):
 @pytest.mark.fault(57)
 def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
     out = tmp_path / "run"
-    with started(train_command("Corner", out, "--updates", 90), environment) as child:
+    with started(train_command("Corner", out, "--updates", 90, actors=4), environment) as child:
         wait_for_updates(child, out, 5)
         actors = actors_of(child)
         assert len(actors) == 4
@@ -104,8 +94,18 @@ def test_four_actors_solve_a_map_although_one_is_killed(tmp_path, environment):
     assert all(0 <= line["clipped_importance_weights"] <= 1 for line in lines)
 
 
-@pytest.mark.fault(58)
 @pytest.mark.slow
+def test_a_map_is_solved_although_the_policy_lags_ten_updates_behind(tmp_path, environment):
+    out = tmp_path / "run"
+    answer = finish([sys.executable, "-m", "tests.launch.lag_child", str(out), "200"], environment)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    lines = read_metrics(out / "metrics.jsonl")
+    assert [line["policy_lag_updates"] for line in lines] == [*range(10), *[10] * 190]
+    assert max(line["clipped_importance_weights"] for line in lines) > 0
+    assert json.loads((out / "summary.json").read_text())["solved_at_update"] is not None
+
+
+@pytest.mark.fault(58)
 def test_a_killed_learner_leaves_nothing_and_resumes(tmp_path, environment):
     out = tmp_path / "run"
     folders = temporary_folders()
@@ -114,26 +114,26 @@ def test_a_killed_learner_leaves_nothing_and_resumes(tmp_path, environment):
         wait_for_updates(child, out, 6)
         below = descendants(child)
         child.kill()
-        # Ray's agents try to report the death of their node for up to a minute.
-        _, alive = psutil.wait_procs(below, timeout=150)
+        _, alive = psutil.wait_procs(below, timeout=30)
         assert not alive
     assert len(list((out / "checkpoints").glob("update-*"))) > 1
-    # The learner had no time to remove the folder of its cluster.
-    for folder in temporary_folders() - folders:
-        shutil.rmtree(folder)
-    answer = finish(resume_command(out, "--actors", 2), environment)
+    # The learner had no time to remove the folder of its cluster. The next one removes it.
+    assert len(temporary_folders() - folders) == 1
+    answer = finish(resume_command(out, "--actors", 3), environment)
     assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert temporary_folders() == folders
     assert [line["update"] for line in read_metrics(out / "metrics.jsonl")] == list(range(1, 17))
 
 
-def test_ctrl_c_saves_the_run_and_ends_the_cluster(tmp_path, environment):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_the_run_and_end_the_cluster(tmp_path, environment, number):
     out = tmp_path / "run"
     with started(train_command("Waiting", out), environment, start_new_session=True) as child:
         wait_for_updates(child, out, 2)
-        # As the terminal does: to all processes of the group.
-        os.killpg(child.pid, signal.SIGINT)
+        # A terminal sends Ctrl-C to all processes of the group. Others send SIGTERM to one process.
+        (os.killpg if number == signal.SIGINT else os.kill)(child.pid, number)
         output, errors = child.communicate(timeout=120)
-    assert child.returncode == 130, output + errors
+    assert child.returncode == 128 + number, output + errors
     assert "Continue with `gemax resume" in output
     assert json.loads((out / "summary.json").read_text())["status"] == "stopped"
 
@@ -150,7 +150,7 @@ def test_an_environment_that_fails_on_the_node_is_reported(tmp_path, environment
 def test_actors_that_die_at_once_are_given_up(tmp_path, environment):
     answer = finish(train_command("DiesOnNode", tmp_path / "run"), environment)
     assert answer.returncode == 3, answer.stdout + answer.stderr
-    assert answer.stdout.count("is given up") == 3
+    assert answer.stdout.count("is given up") == 1
     assert "the last one, is given up: it died 5 times without finishing a rollout" in answer.stderr
 
 
@@ -202,14 +202,15 @@ def raylets_of(process):
 def test_a_run_goes_on_when_one_of_two_nodes_is_killed(tmp_path, environment, short_folder):
     out = tmp_path / "run"
     with ray_nodes(environment, short_folder, 36379, ["--num-cpus=2"], ["--num-cpus=2"]) as nodes:
-        command = train_command("Corner", out, "--updates", 30, "--ray-address", "127.0.0.1:36379")
+        address = ("--ray-address", "127.0.0.1:36379")
+        command = train_command("Corner", out, "--updates", 30, *address, actors=4)
         with started(command, environment) as child:
             wait_for_updates(child, out, 3)
             for process in psutil.Process(nodes[1].pid).children(recursive=True):
                 process.kill()
             output, errors = child.communicate(timeout=600)
     assert child.returncode == 0, output + errors
-    assert output.count("is given up: ") == 2, output
+    assert output.count("is given up: the cluster has only 2 CPUs left") == 2, output
     lines = read_metrics(out / "metrics.jsonl")
     assert [line["update"] for line in lines] == list(range(1, 31))
     assert lines[-1]["actors"] == 2
@@ -230,7 +231,6 @@ def test_a_cluster_of_another_version_is_refused(tmp_path, environment, short_fo
 
 
 @pytest.mark.fault(59)
-@pytest.mark.slow
 def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, environment, short_folder):
     out = tmp_path / "run"
     no_spilling = '--system-config={"automatic_object_spilling_enabled": false}'
@@ -250,9 +250,12 @@ FILL = """
 import sys, numpy, ray
 ray.init(address=sys.argv[1], log_to_driver=False)
 sys.stdin.read()
-kept = []
+kept, size = [], 2**20
 while True:
-    kept.append(ray.put(numpy.zeros(2**20, numpy.uint8)))
+    try:
+        kept.append(ray.put(numpy.zeros(size, numpy.uint8)))
+    except ray.exceptions.ObjectStoreFullError:
+        size = max(size // 2, 2**10)
 """
 
 

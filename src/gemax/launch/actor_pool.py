@@ -19,8 +19,9 @@ from gemax.stopping import check_stop
 
 MAX_DEATHS = 5
 """An actor that dies this often without finishing a rollout in between is given up."""
-RESTART_SECONDS = 1.0
-"""Time before a lost rollout is ordered again, doubled with every death: Ray needs it to restart an actor elsewhere."""
+RESTART_SECONDS = 2.0
+"""Time before a lost rollout is ordered again, doubled with every death. Ray needs about 20 s to notice that a node has
+died, and can only then restart its actors elsewhere."""
 WAIT_SECONDS = 1.0
 """Time of one wait for results, after which signals are handled."""
 REPORT_SECONDS = 30.0
@@ -37,7 +38,7 @@ class Member:
     deaths: int = 0
     """Deaths since its last rollout."""
     life: int = 0
-    """Number of its restarts so far."""
+    """Number of its deaths so far."""
     process: str = "not started yet"
 
 
@@ -60,8 +61,12 @@ class Call:
     ticket: Ticket
     shard: Shard
     member: Member
-    life: int
     rollout: Rollout | None = None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the actor has died since, so that its rollouts do not continue where the last one ended."""
+        return self.ticket.life != self.member.life
 
 
 class ActorPool:
@@ -155,10 +160,16 @@ class ActorPool:
             # Actors only use this seed after a restart, when new episodes must not repeat earlier ones.
             seed = int(np.random.SeedSequence([self._seed, self._num_tickets]).generate_state(1)[0] >> 1)
         ticket = Ticket(
-            self._num_tickets, shard.first_env, shard.num_envs, self._num_steps, seed, self._policy_version
+            self._num_tickets,
+            shard.first_env,
+            shard.num_envs,
+            self._num_steps,
+            seed,
+            self._policy_version,
+            shard.member.life,
         )
         self._num_tickets += 1
-        call = Call(ticket, shard, shard.member, shard.member.life)
+        call = Call(ticket, shard, shard.member)
         shard.pending.append(call)
         self._calls[shard.member.handle.collect.remote(ticket, self._policy)] = call
 
@@ -167,25 +178,34 @@ class ActorPool:
         check_stop()
         self._order_again()
         if not self._calls:
-            time.sleep(RESTART_SECONDS / 10)
+            time.sleep(WAIT_SECONDS / 10)
             return
         ready, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=WAIT_SECONDS)
         if not ready:
+            self._give_up_without_place()
             self._report_waiting()
             return
         self._last_result = time.monotonic()
         for reference in ready:
-            call = self._calls.pop(reference)
-            try:
-                # The arrays are views of the object store. They are copied when the shards are put together.
-                call.rollout = self._ray.get(reference)
-            except self._ray.exceptions.RayTaskError as error:
-                raise self._task_fault(call, error) from error
-            except self._lost_errors as error:
-                self._replace_lost(call, error)
-            else:
-                assert call.rollout is not None
-                call.member.deaths, call.member.process = 0, call.rollout.process
+            self._accept(self._calls.pop(reference), reference)
+
+    def _accept(self, call: Call, reference: Any) -> None:
+        """Stores the rollout of a finished call, or replaces it if it is lost."""
+        try:
+            # The arrays are views of the object store. They are copied when the shards are put together.
+            rollout = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise self._task_fault(call, error) from error
+        except self._lost_errors as error:
+            self._count_death(call, error)
+            self._replace_lost(call)
+            return
+        if call.is_outdated:
+            # The actor was only out of reach, and one of its rollouts before this one is lost.
+            self._replace_lost(call)
+            return
+        call.rollout = rollout
+        call.member.deaths, call.member.process = 0, rollout.process
 
     def _order_again(self) -> None:
         """Replaces lost tickets whose actor has had the time to restart."""
@@ -212,31 +232,39 @@ class ActorPool:
             return full_object_store(cause)
         return error
 
-    def _replace_lost(self, call: Call, error: Exception) -> None:
-        """Plans a new rollout instead of a lost one. Gives an actor up that cannot be restarted."""
-        member, shard = call.member, call.shard
+    def _count_death(self, call: Call, error: Exception) -> None:
+        """Counts a death once, although all calls of the actor fail. Gives the actor up if it dies again and again."""
+        member = call.member
+        if call.is_outdated or member not in self._members:
+            return
+        member.life, member.deaths = member.life + 1, member.deaths + 1
+        reason = " ".join(str(error).split())
+        self._log(f"Actor {member.index} ({member.process}) died or cannot be reached: {reason}")
+        if member.deaths >= MAX_DEATHS:
+            self._give_up(member, f"it died {member.deaths} times without finishing a rollout: {reason}")
+
+    def _replace_lost(self, call: Call) -> None:
+        """Plans a new rollout instead of a lost one."""
         num_frames = call.ticket.num_steps * call.ticket.num_envs
         self.lost_frames += num_frames
-        shard.pending.remove(call)
-        if call.life == member.life and member in self._members:
-            member.life, member.deaths = member.life + 1, member.deaths + 1
-            reason = " ".join(str(error).split())
-            self._log(f"Actor {member.index} ({member.process}) died or cannot be reached: {reason}")
-            self._give_up_if_hopeless(member, reason)
+        call.shard.pending.remove(call)
+        delay = RESTART_SECONDS * 2 ** (call.member.deaths - 1) if call.shard.member is call.member else 0.0
+        call.shard.retry_times.append(time.monotonic() + delay)
         self._log(
-            f"{num_frames} frames of actor {member.index} are lost. Its environments start new episodes."
+            f"{num_frames} frames of actor {call.member.index} are lost. Its environments start new episodes."
         )
-        self._order(shard)
 
-    def _give_up_if_hopeless(self, member: Member, reason: str) -> None:
-        """Moves the environments of an actor to another one if it dies again and again, or has no place any more."""
-        num_cpus = self._ray.cluster_resources().get("CPU", 0)
-        if member.deaths >= MAX_DEATHS:
-            why = f"it died {member.deaths} times without finishing a rollout: {reason}"
-        elif num_cpus < len(self._members):
-            why = f"the cluster has only {num_cpus:g} CPUs left for {len(self._members)} actors"
-        else:
-            return
+    def _give_up_without_place(self) -> None:
+        """Gives actors up that have died and for which the cluster has no CPUs any more, because a node is gone."""
+        for member in [member for member in self._members if member.deaths]:
+            num_cpus = self._ray.cluster_resources().get("CPU", 0)
+            if num_cpus < len(self._members):
+                self._give_up(
+                    member, f"the cluster has only {num_cpus:g} CPUs left for {len(self._members)} actors"
+                )
+
+    def _give_up(self, member: Member, why: str) -> None:
+        """Ends an actor and moves its environments to the others."""
         self._members.remove(member)
         self._ray.kill(member.handle)
         if not self._members:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gemax.version import VERSION
 
 if TYPE_CHECKING:
+    from gemax.envs.host.base import HostVectorEnv
     from gemax.training.assemble import MakeEnv
     from gemax.training.host_rollout import HostActor, PolicySnapshot
     from gemax.training.learn import Trainer
@@ -31,6 +32,8 @@ class Ticket(NamedTuple):
     """Seed of new episodes, if the actor has not opened these environments yet."""
     policy_version: int
     """Number of updates of the policy that acts."""
+    life: int
+    """Number of deaths of the actor that the learner knows of. New episodes start when it changes."""
 
 
 class Rollout(NamedTuple):
@@ -61,8 +64,7 @@ class EnvActor:
     ) -> None:
         self._arguments, self._version = (config, make_env, horizon), version
         self._trainer: Trainer | None = None
-        self._actors: dict[int, HostActor] = {}
-        self._open_envs: list[Any] = []
+        self._opened: dict[int, _Opened] = {}
 
     def collect(self, ticket: Ticket, snapshot: "PolicySnapshot") -> Rollout:
         """Acts for the steps of a ticket."""
@@ -70,10 +72,13 @@ class EnvActor:
             self._trainer = self._assemble()
         import jax
 
-        is_new = ticket.first_env not in self._actors
+        opened = self._opened.get(ticket.first_env)
+        is_new = opened is None or opened.life != ticket.life
         if is_new:
-            self._actors[ticket.first_env] = self._open(self._trainer, ticket)
-        actor = self._actors[ticket.first_env]
+            # The actor was only out of reach if it has these environments: the learner has lost some of its rollouts.
+            self._close(ticket.first_env)
+            self._opened[ticket.first_env] = self._open(self._trainer, ticket)
+        actor = self._opened[ticket.first_env].actor
         # Copied once, so that the object store can free the weights.
         snapshot = jax.tree.map(jax.numpy.array, snapshot)
         key = jax.random.fold_in(jax.random.key(self._trainer.config.run.seed), ticket.number)
@@ -82,8 +87,13 @@ class EnvActor:
 
     def close(self) -> None:
         """Closes all environments."""
-        while self._open_envs:
-            self._open_envs.pop().close()
+        for first_env in list(self._opened):
+            self._close(first_env)
+
+    def _close(self, first_env: int) -> None:
+        opened = self._opened.pop(first_env, None)
+        if opened is not None:
+            opened.envs.close()
 
     def _assemble(self) -> "Trainer":
         """Builds what is needed to act. The intrinsic reward is not."""
@@ -103,16 +113,30 @@ class EnvActor:
         settings = {"method": "none", "similarity": "learned", "horizon": horizon}
         return assemble(config_from_json(config).replace(**settings), CustomParts(make_env=make_env))
 
-    def _open(self, trainer: "Trainer", ticket: Ticket) -> "HostActor":
+    def _open(self, trainer: "Trainer", ticket: Ticket) -> "_Opened":
         from gemax.training.host_rollout import HostActor, HostCollector, first_episode_limits
 
         assert isinstance(trainer.collector, HostCollector)
         envs = trainer.collector.env.open(ticket.num_envs)
-        self._open_envs.append(envs)
         # Environment i gets the same seed and the same limit in whichever actor it is.
         last_env = ticket.first_env + ticket.num_envs
         limits = first_episode_limits(trainer.spec.horizon, last_env, ticket.seed)[ticket.first_env :]
-        return HostActor(trainer, envs, ticket.seed + ticket.first_env, limits)
+        try:
+            return _Opened(
+                HostActor(trainer, envs, ticket.seed + ticket.first_env, limits), envs, ticket.life
+            )
+        except BaseException:
+            envs.close()
+            raise
+
+
+class _Opened(NamedTuple):
+    """Environments that an actor has opened."""
+
+    actor: "HostActor"
+    envs: "HostVectorEnv"
+    life: int
+    """As in their first ticket."""
 
 
 def describe_process() -> str:

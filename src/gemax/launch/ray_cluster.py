@@ -9,16 +9,23 @@ import importlib.util
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
-import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+from gemax.errors import ClusterError
+from gemax.launch.temporary import temporary_folder
 
 OBJECT_STORE_BYTES = 512 * 2**20
 """Memory for objects in a cluster that gemax starts. Ray's default is 30 % of the machine."""
 CONNECT_SECONDS = 5.0
+AGENT_SECONDS = 10
+"""Time that Ray's agents search for a cluster that gemax has started and that was killed. Ray's default is a minute."""
+FOLDER_PREFIX = "gemax-ray-"
+"""Start of the name of the temporary folder of a cluster."""
+QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
 
 
 def import_ray() -> Any:
@@ -43,30 +50,38 @@ def ray_cluster(address: str, num_cpus: int) -> Iterator[Any]:
 
     Raises:
         ValueError: Ray is not installed, or the cluster cannot be joined.
+        ClusterError: The cluster does not start.
     """
     if not address:
         _restrict_to_this_machine()
     ray = import_ray()
-    folder = None if address else tempfile.mkdtemp(prefix="gemax-ray-")
-    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    try:
+    with contextlib.ExitStack() as stack:
+        folder = None if address else stack.enter_context(temporary_folder(FOLDER_PREFIX))
+        stack.callback(ray.shutdown)
         with _own_sigterm_handler():
-            if address:
-                _join(ray, address, options)
+            if folder is None:
+                _join(ray, address)
             else:
-                ray.init(
-                    address="local",
-                    num_cpus=num_cpus,
-                    include_dashboard=False,
-                    object_store_memory=OBJECT_STORE_BYTES,
-                    _temp_dir=folder,
-                    **options,
-                )
+                _start(ray, num_cpus, folder)
         yield ray
-    finally:
-        ray.shutdown()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(ray: Any, num_cpus: int, folder: Path) -> None:
+    """Starts a cluster on this machine."""
+    try:
+        ray.init(
+            address="local",
+            num_cpus=num_cpus,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            _temp_dir=str(folder),
+            **QUIET,
+        )
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise ClusterError(
+            f"Ray did not start a cluster on this machine. Try again when the machine is less busy: {reason}"
+        ) from error
 
 
 def _restrict_to_this_machine() -> None:
@@ -76,14 +91,15 @@ def _restrict_to_this_machine() -> None:
     )
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(AGENT_SECONDS))
 
 
-def _join(ray: Any, address: str, options: dict[str, Any]) -> None:
+def _join(ray: Any, address: str) -> None:
     """Joins a running cluster."""
     if address != "auto":
         _check_reachable(address)
     try:
-        ray.init(address=address, **options)
+        ray.init(address=address, **QUIET)
     except Exception as error:
         reason = " ".join(str(error).split())
         if "Version mismatch" in reason:

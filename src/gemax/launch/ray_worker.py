@@ -7,13 +7,13 @@ its files are copied to the folder on this machine, from where another machine c
 import contextlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from gemax.launch.temporary import temporary_folder
 from gemax.launch.worker import (
     DONE,
     RUN,
@@ -38,6 +38,8 @@ MAX_DEATHS = 3
 POLL_SECONDS = 1.0
 TEMPORARY = (".tmp", ".lock", ".replaced")
 """Ends of the names of files that are not copied."""
+FOLDER_PREFIX = "gemax-run-"
+"""Start of the name of the temporary folder of a worker."""
 LOST = "lost"
 """Answer of a worker that was restarted and has no run."""
 
@@ -62,7 +64,8 @@ class NodeWorker:
             raise ValueError(
                 f"the machine has gemax {VERSION}, and this one has {version}. Install the same version."
             )
-        self._folder = Path(tempfile.mkdtemp(prefix="gemax-run-"))
+        self._resources = contextlib.ExitStack()
+        self._folder = self._resources.enter_context(temporary_folder(FOLDER_PREFIX))
         options = WorkerOptions(self._folder / "compiled", write_record, quick)
         self._worker = Worker(sorted(os.sched_getaffinity(0)), options)
         self._checkpoints: set[str] = set()
@@ -100,7 +103,7 @@ class NodeWorker:
         """Ends the worker process and deletes the temporary folder."""
         self._worker.stop()
         self._worker.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._resources.close()
 
     def _checkpoint_names(self) -> set[str]:
         return {path.name for path in (self._run / RUN / "checkpoints").glob("update-*")}
