@@ -74,6 +74,7 @@ def test_a_run_killed_while_it_saves_ends_like_an_undisturbed_one(whole, tmp_pat
 # Resumed
 
 
+@pytest.mark.slow_fault
 @pytest.mark.fault(9)
 def test_half_a_run_and_the_resumed_half_equal_a_whole_run_bit_for_bit(whole, tmp_path, environment):
     path = tmp_path / "run"
@@ -83,6 +84,7 @@ def test_half_a_run_and_the_resumed_half_equal_a_whole_run_bit_for_bit(whole, tm
     assert_ends_like(whole, path)
 
 
+@pytest.mark.slow_fault
 @pytest.mark.fault(10, times=2)
 @pytest.mark.skipif(os.cpu_count() == 1, reason="needs two cores")
 def test_other_cores_and_another_version_of_jax_are_said(whole, tmp_path, environment):
@@ -109,6 +111,7 @@ def seal_of(manifest):
     return json.dumps({**content, "seal": seal}, indent=1).encode()
 
 
+@pytest.mark.slow_fault
 @pytest.mark.fault(42, times=2)
 def test_one_core_and_a_clock_that_jumps_back_change_nothing(whole, tmp_path, environment):
     path = tmp_path / "run"
@@ -125,6 +128,7 @@ def test_one_core_and_a_clock_that_jumps_back_change_nothing(whole, tmp_path, en
     assert RunDirectory(path).read_summary()["status"] == "finished"
 
 
+@pytest.mark.slow_fault
 @pytest.mark.fault(44)
 def test_a_run_needs_no_network_terminal_home_or_utf8(tmp_path, environment):
     folder = tmp_path / "a folder with spaces"
