@@ -240,7 +240,9 @@ def test_a_cluster_of_another_version_is_refused(tmp_path, environment, short_fo
 @pytest.mark.fault(59)
 def test_a_full_object_store_is_reported_and_the_run_can_resume(tmp_path, environment, short_folder):
     out = tmp_path / "run"
-    no_spilling = '--system-config={"automatic_object_spilling_enabled": false}'
+    # Otherwise Ray writes objects to the disk until that is full.
+    limits = {"automatic_object_spilling_enabled": False, "local_fs_capacity_threshold": 0.001}
+    no_spilling = f"--system-config={json.dumps(limits)}"
     with (
         ray_nodes(environment, short_folder, 36381, ["--num-cpus=4", no_spilling]),
         started(fill_command(36381), environment) as filler,
@@ -260,8 +262,9 @@ kept, size = [], 2**20
 while size >= 2**10:
     try:
         kept.append(ray.put(numpy.zeros(size, numpy.uint8)))
-    except ray.exceptions.ObjectStoreFullError:
+    except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError):
         size //= 2
+    assert len(kept) < 10_000
 print("full", flush=True)
 time.sleep(600)
 """
