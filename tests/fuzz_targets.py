@@ -263,6 +263,7 @@ def page_targets(folder: Path) -> dict[str, Target]:
 def answer_of(app: Any, request: bytes) -> tuple[int, set[bytes], bytes]:
     """Returns status, names of the headers and body of an answer. The client leaves after its request."""
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
     from urllib.parse import unquote_to_bytes
 
     line, *lines = request.split(b"\n")
@@ -283,7 +284,9 @@ def answer_of(app: Any, request: bytes) -> tuple[int, set[bytes], bytes]:
     async def send(message: Any) -> None:
         messages.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    # In a thread, because the browser tests leave an event loop running in the main thread.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, app(scope, receive, send)).result()
     body = b"".join(message.get("body", b"") for message in messages[1:])
     return messages[0]["status"], {name for name, _ in messages[0]["headers"]}, body
 

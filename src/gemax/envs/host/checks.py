@@ -88,8 +88,8 @@ def _box_check(space: spaces.Box, name: str) -> SpaceCheck:
     return check
 
 
-def _first_entry(array: np.ndarray, is_wrong: np.ndarray) -> str:
-    """Returns the first wrong entry and its index, as text."""
+def _first_entry(array: np.ndarray, is_wrong: np.ndarray | np.bool_) -> str:
+    """Returns the first wrong entry and its index, as text. Comparisons of arrays without axes are no arrays."""
     index = tuple(int(i) for i in np.argwhere(is_wrong)[0])
     return f"{array[index]}" + (f" at {list(index)}" if index else "")
 
