@@ -5,6 +5,7 @@ Targets whose inputs are bytes have `seeds`: both the mutator below and atheris 
 
 import contextlib
 import functools
+import io
 import json
 import random
 from collections.abc import Callable
@@ -305,8 +306,8 @@ def parse_arguments(arguments: list[str]) -> None:
     from gemax.cli.train import config_of, parse_flags
 
     with (
-        contextlib.redirect_stdout(None),
-        contextlib.redirect_stderr(None),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
         contextlib.suppress(SystemExit),
     ):
         config_of(parse_flags(arguments))
