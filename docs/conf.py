@@ -19,7 +19,7 @@ version = release = gemax.__version__
 language = "en_GB"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "gemax_reference"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["jupyter_execute", "_build"]
 nb_execution_mode = "off"  # the notebook has its outputs, and a test executes it
 html_theme = "furo"
 toc_object_entries_show_parents = "hide"
