@@ -143,7 +143,7 @@ def config_targets(folder: Path) -> dict[str, Target]:
 
 
 def read_config(folder: Path, content: bytes) -> None:
-    """Reads `config.json` of a run that somebody else has made."""
+    """Reads `config.json` of a run that was made elsewhere."""
     from gemax.runs.run_directory import CONFIG, RunDirectory
     from gemax.training.config import config_from_json
 
