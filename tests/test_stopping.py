@@ -24,10 +24,12 @@ def train(path, **settings):
     return [sys.executable, "-m", "gemax.cli", "train", "two-rooms", "--out", str(path), *flags]
 
 
-def default_signals():
-    """Undoes what shells do to children of background jobs and of `nohup`, which ignore SIGINT or SIGHUP."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+def with_default_signals(command):
+    """Returns the command with signals that have their default effect, since background jobs ignore some of them.
+
+    `preexec_fn` would fork this process, in which JAX has threads.
+    """
+    return ["env", "--default-signal=INT,HUP,TERM", *command]
 
 
 def wait_until_catching(child):
@@ -96,7 +98,7 @@ def test_blocks_inside_of_each_other_share_a_request():
 @pytest.mark.fault(46)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_starting_is_heard_at_once_and_not_lost(number, tmp_path):
-    with started(train(tmp_path / "run"), ENVIRONMENT, preexec_fn=default_signals) as child:
+    with started(with_default_signals(train(tmp_path / "run")), ENVIRONMENT) as child:
         wait_until_catching(child)
         child.send_signal(number)
         sent = time.monotonic()
@@ -150,7 +152,7 @@ def test_signals_at_random_moments_never_crash_and_leave_valid_files(part, tmp_p
         path = tmp_path / f"run-{number}"
         # Some sizes are new, so that some runs compile and others load.
         command = train(path, lstm_size=8 + number % 5)
-        with started(command, ENVIRONMENT, preexec_fn=default_signals) as child:
+        with started(with_default_signals(command), ENVIRONMENT) as child:
             if part == 0:
                 time.sleep(dice.uniform(0.001, 1.0))
             else:
