@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -22,6 +23,7 @@ from gemax.view.beside import page_beside
 from gemax.view.events import Changes
 from gemax.view.export import export_page, write_export
 from gemax.view.library import Library
+from gemax.view.same_requests import SameRequests
 from gemax.view.security import COOKIE, access_to
 from gemax.view.serve import listen, page_address, serve
 
@@ -63,6 +65,46 @@ def ask(app, address="/", headers=LOCAL, method="GET"):
 
     asyncio.run(app(scope, receive, send))
     return Answer(messages)
+
+
+def test_equal_requests_that_wait_share_one_computation():
+    started, may_end, calls = threading.Event(), threading.Event(), []
+
+    def compute():
+        calls.append(len(calls))
+        started.set()
+        assert may_end.wait(10)
+        return b"%d" % calls[-1]
+
+    async def ask_many():
+        requests = SameRequests()
+        first = asyncio.create_task(requests.answer("a", compute))
+        await asyncio.to_thread(started.wait, 10)
+        later = [asyncio.create_task(requests.answer("a", compute)) for _ in range(20)]
+        other = asyncio.create_task(requests.answer("b", lambda: b"other"))
+        assert await other == b"other"  # another address does not wait
+        later.pop().cancel()
+        may_end.set()
+        return await first, await asyncio.gather(*later), await requests.answer("a", compute)
+
+    first, later, last = asyncio.run(ask_many())
+    assert (first, set(later), last) == (b"0", {b"1"}, b"2")
+
+
+def test_an_error_reaches_every_request_that_waits_and_none_after_it():
+    def fail():
+        raise ValueError("no")
+
+    async def ask_two():
+        requests = SameRequests()
+        answers = await asyncio.gather(
+            *(requests.answer("a", fail) for _ in range(2)), return_exceptions=True
+        )
+        return answers, await requests.answer("a", lambda: b"yes")
+
+    answers, after = asyncio.run(ask_two())
+    assert [str(answer) for answer in answers] == ["no", "no"]
+    assert after == b"yes"
 
 
 @pytest.fixture

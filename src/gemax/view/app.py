@@ -15,16 +15,19 @@ from starlette.routing import Route
 from gemax.view.assets import TYPES, compressed_plotly_js, page_files
 from gemax.view.events import Changes
 from gemax.view.library import MAX_RUNS, Library, NotFoundError
+from gemax.view.same_requests import SameRequests
 from gemax.view.security import Access, Guard
 
 MAX_METRICS = 64
 """Metrics per request."""
+MIN_COMPRESSED_BYTES = 20_000
+GZIP_MAGIC = b"\x1f\x8b"
 CACHED = {"cache-control": "private, max-age=3600"}
 
 
 def make_app(library: Library, access: Access, changes: Changes) -> Starlette:
     """Returns the application for the runs of a library."""
-    files = page_files()
+    files, same_requests = page_files(), SameRequests()
 
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -65,7 +68,7 @@ def make_app(library: Library, access: Access, changes: Changes) -> Starlette:
         return image(await run_in_threadpool(library.plot, request.query_params.get("name", "")))
 
     data = [
-        Route(f"/api/{function.__name__}", _as_json(function))
+        Route(f"/api/{function.__name__}", _as_json(function, same_requests))
         for function in (index, curves, snapshot, warnings, report)
     ]
     return Starlette(
@@ -92,15 +95,21 @@ def image(content: bytes) -> Response:
     raise NotFoundError("The file is not an image.")
 
 
-def _as_json(function: Callable[[Request], Any]) -> Callable:
+def _as_json(function: Callable[[Request], Any], same_requests: SameRequests) -> Callable:
     """Returns an endpoint that computes an answer in a thread."""
 
     async def endpoint(request: Request) -> Response:
-        content = await run_in_threadpool(lambda: json.dumps(function(request), allow_nan=False).encode())
-        headers = {}
-        if len(content) > 20_000 and "gzip" in request.headers.get("accept-encoding", ""):
-            content = await run_in_threadpool(gzip.compress, content, 1)
-            headers["content-encoding"] = "gzip"
+        accepts_gzip = "gzip" in request.headers.get("accept-encoding", "")
+
+        def compute() -> bytes:
+            content = json.dumps(function(request), allow_nan=False).encode()
+            is_long = len(content) > MIN_COMPRESSED_BYTES
+            return gzip.compress(content, 1) if is_long and accepts_gzip else content
+
+        content = await same_requests.answer(
+            f"{request.url.path}?{request.url.query} {accepts_gzip}", compute
+        )
+        headers = {"content-encoding": "gzip"} if content.startswith(GZIP_MAGIC) else {}
         return Response(content, media_type="application/json", headers=headers)
 
     return endpoint

@@ -51,7 +51,6 @@ def page_beside(root: Path, log: Callable[[str], None], *, opens_browser: bool =
 def serve_until_parent_ends() -> None:
     """Serves the page named on the command line until standard input ends, which is when the parent process ends."""
     root, port, opens_browser = sys.argv[1:]
-    os.nice(5)  # training comes first
 
     def wait() -> None:
         sys.stdin.buffer.read()

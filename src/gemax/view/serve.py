@@ -1,5 +1,6 @@
 """Serves the page of a folder, and opens it in a browser."""
 
+import os
 import socket
 import threading
 import webbrowser
@@ -14,6 +15,7 @@ from gemax.view.library import Library
 
 DEFAULT_PORT = 8420
 STOP_CHECK_SECONDS = 0.2
+NICENESS = 10
 NUM_PORTS = 20
 """If the default port is in use, this many ports after it are tried."""
 
@@ -69,7 +71,13 @@ def serve(
 
 def _run_until_stopped(server: Any, changes: Changes, listener: socket.socket) -> None:
     """Runs the server in a thread, where it leaves signals alone, until it ends or the user asks to stop."""
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="page", daemon=True)
+
+    def run() -> None:
+        # Training comes first. On Linux this changes the threads of the server only, not a browser that it opens.
+        os.nice(NICENESS)
+        server.run(sockets=[listener])
+
+    thread = threading.Thread(target=run, name="page", daemon=True)
     with catch_stop_signals() as stop:
         thread.start()
         while thread.is_alive() and stop.signal is None:
