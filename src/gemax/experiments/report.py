@@ -143,7 +143,7 @@ pre { overflow-x: auto; font-size: 0.8rem; }
   td, th { padding: 0.2rem 0.3rem; }
   .claims td:first-child { overflow-wrap: anywhere; }
   .claims td:nth-child(n + 4) { white-space: normal; }
-  .numbers { display: block; overflow-x: auto; }
+  .claims, .numbers { display: block; overflow-x: auto; }
 }
 """
 
