@@ -11,6 +11,7 @@ from gemax.networks import torso_and_heads
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.gem import Term, gem
 from gemax.rewards.negatives_episode import own_episode
+from gemax.rewards.negatives_episode_rows import own_episode_rows
 from gemax.testing import example_transitions, slice_steps, without_table
 
 SIZE, CAPACITY, TIME = 4, 20, 12
@@ -129,3 +130,42 @@ def test_the_memory_is_limited_to_128_mb():
 def test_a_capacity_below_one_is_refused():
     with pytest.raises(ValueError, match="capacity must be at least 1"):
         own_episode(CONFIG, capacity=0)
+
+
+def test_a_memory_of_rows_gives_the_same_rewards_and_learns_the_same_as_a_memory_of_observations():
+    methods = [
+        gem(NETWORK, optax.sgd(0.1), CONFIG, (Term(negatives(CONFIG, capacity=7)),))
+        for negatives in (own_episode, own_episode_rows)
+    ]
+    states = [initial_state(method) for method in methods]
+    steps = [jax.jit(method.step) for method in methods]
+    for seed in range(4):
+        transitions = example_transitions(seed, ROWS, 2, 5)
+        # Episodes of earlier rollouts go on, so that the memory matters.
+        transitions = transitions._replace(is_first=transitions.is_first.at[0].set(seed == 0))
+        results = [step(state, transitions, KEY) for step, state in zip(steps, states, strict=True)]
+        states = [result[1] for result in results]
+        np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-5, atol=1e-5)
+    for leaf, other in zip(*(jax.tree.leaves(state.parameters) for state in states), strict=True):
+        np.testing.assert_allclose(leaf, other, rtol=1e-4, atol=1e-6)
+
+
+def test_a_memory_of_rows_remembers_single_steps_and_ignores_invalid_ones():
+    negatives = own_episode_rows(CONFIG, capacity=7)
+    method = gem(NETWORK, optax.sgd(0.0), CONFIG, (Term(negatives),))
+    transitions = example_transitions(3, ROWS, 2, TIME)
+    state = remembered = initial_state(method)
+    _, learned, _ = jax.jit(method.step)(state, transitions, KEY)
+    remember = jax.jit(method.remember)
+    for time in range(TIME):
+        remembered = remember(remembered, slice_steps(transitions, time, time + 1), jnp.ones(2, bool))
+    np.testing.assert_array_equal(remembered.terms[0].memory.row, learned.terms[0].memory.row)
+    np.testing.assert_array_equal(remembered.terms[0].memory.length, learned.terms[0].memory.length)
+    after = remember(state, slice_steps(transitions, 0, 1), jnp.asarray([True, False]))
+    assert after.terms[0].memory.length.tolist() == [1, 0]
+
+
+def test_a_memory_of_rows_needs_a_table():
+    method = gem(NETWORK, optax.sgd(0.1), CONFIG, (Term(own_episode_rows(CONFIG)),))
+    with pytest.raises(ValueError, match="needs an observation table"):
+        method.step(initial_state(method), without_table(example_transitions(3, ROWS, 2, 5)), KEY)

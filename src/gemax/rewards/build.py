@@ -12,6 +12,7 @@ from gemax.rewards.e3b import E3bSettings, e3b
 from gemax.rewards.gem import Term, gem
 from gemax.rewards.negatives import Negatives
 from gemax.rewards.negatives_episode import own_episode
+from gemax.rewards.negatives_episode_rows import own_episode_rows
 from gemax.rewards.negatives_other_envs import other_envs
 from gemax.rewards.negatives_past import past_visits
 from gemax.rewards.negatives_recent import recent_episodes
@@ -43,6 +44,8 @@ class RewardInputs(NamedTuple):
     """Minimum number of actions per episode."""
     recent_negatives: bool = False
     """Whether GEM takes its negatives, and RE3 its neighbours, from recent steps. For few environments."""
+    has_table: bool = False
+    """Whether observations are rows of a table of all observations."""
     similarity: PairSimilarity | None = None
     """The Python function, if the configured similarity is `custom`."""
 
@@ -59,7 +62,8 @@ def build_gem(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
         terms.append(Term(_negatives_over_episodes(config, inputs)))
     if config.episodic_weight != 0:
         capacity = min(config.episode_memory_size, inputs.horizon)
-        negatives = own_episode(config, inputs.similarity, capacity=capacity)
+        own_negatives = own_episode_rows if inputs.has_table else own_episode
+        negatives = own_negatives(config, inputs.similarity, capacity=capacity)
         terms.append(Term(negatives, "episode_" if terms else ""))
     sizes = config.embedding_size, *[1 for _ in terms]
     network = torso_and_heads(inputs.torso_size, inputs.head_size, sizes, inputs.pixels_per_cell)

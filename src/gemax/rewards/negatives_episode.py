@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.core.expectation import Contrast, sampled_contrast
+from gemax.core.expectation import sampled_contrast
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.episode_memory import remembered_entries
 from gemax.rewards.negatives import Apply, Batch, Comparison, Negatives, Outputs, negative_power
@@ -74,20 +74,8 @@ def own_episode(
     def compare(memory: EpisodeMemory, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
         num_steps = transitions.reward.shape[0]
         entries, is_negative, memory = extend(memory, outputs, transitions)
-        log_g = entries.log_g[:, -num_steps:].reshape(-1)
-        return Comparison((Batch(log_g, contrast(entries, is_negative)),), memory)
-
-    def contrast(entries: Outputs, is_negative: Bool[Array, "envs time entries"]) -> Contrast:
-        """Returns the expectations over the negatives of each step, in order of environment and time."""
-        num_steps = is_negative.shape[1]
         matrix = jax.vmap(lambda points: similarity(points[-num_steps:], points))(entries.embedding)
-        power = jnp.broadcast_to(negative_power(entries.log_g, config.alpha)[:, None], is_negative.shape)
-        # A non-finite observation must not affect the rewards of the others.
-        is_negative = is_negative & jnp.isfinite(entries.log_g)[:, None]
-        return sampled_contrast(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in (matrix, power, is_negative)))
-
-    def by_step(values: list[Array], comparison: Comparison, transitions: Transition) -> Array:
-        return values[0].reshape(transitions.reward.shape[::-1]).T
+        return Comparison((episode_batch(matrix, entries.log_g, is_negative, config.alpha),), memory)
 
     def refresh(memory: EpisodeMemory, apply: Apply) -> EpisodeMemory:
         return memory._replace(outputs=apply_to_memory(apply, memory.rows))
@@ -98,6 +86,31 @@ def own_episode(
         return tree_where(is_valid, extend(memory, outputs, transitions)[2], memory)
 
     return Negatives(init, compare, by_step, refresh, remember, has_memory=True)
+
+
+def episode_batch(
+    similarity: Float[Array, "envs time entries"],
+    log_g: Float[Array, "envs entries"],
+    is_negative: Bool[Array, "envs time entries"],
+    alpha: float,
+) -> Batch:
+    """Returns the steps, in order of environment and time, and the expectations over the entries before each step.
+
+    The last entries of each environment are its steps.
+    """
+    num_steps = similarity.shape[1]
+    power = jnp.broadcast_to(negative_power(log_g, alpha)[:, None], is_negative.shape)
+    # A non-finite observation must not affect the rewards of the others.
+    is_negative = is_negative & jnp.isfinite(log_g)[:, None]
+    parts = (leaf.reshape(-1, leaf.shape[-1]) for leaf in (similarity, power, is_negative))
+    return Batch(log_g[:, -num_steps:].reshape(-1), sampled_contrast(*parts))
+
+
+def by_step(
+    values: list[Array], comparison: Comparison, transitions: Transition
+) -> Float[Array, "time envs"]:
+    """Returns the values of an `episode_batch` by time and environment."""
+    return values[0].reshape(transitions.reward.shape[::-1]).T
 
 
 def apply_to_memory(apply: Apply, rows: Float[Array, "envs capacity *shape"]) -> Outputs:

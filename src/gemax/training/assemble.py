@@ -84,7 +84,7 @@ def assemble(config: Config, custom: CustomParts | None = None) -> Trainer:
         distribution=distribution_of(spec.actions),
         network=network,
         optimiser=make_optimiser(agent, agent.learning_rate),
-        reward=_reward(config, spec, finite, custom),
+        reward=_reward(config, spec, finite, table, custom),
         observation_moments=observation_moments,
     )
 
@@ -153,7 +153,9 @@ def _check_image_size(spec: EnvSpec) -> None:
         )
 
 
-def _reward(config: Config, spec: EnvSpec, finite: FiniteEnv | None, custom: CustomParts) -> IntrinsicReward:
+def _reward(
+    config: Config, spec: EnvSpec, finite: FiniteEnv | None, table: ObservationTable, custom: CustomParts
+) -> IntrinsicReward:
     """Builds the intrinsic reward."""
     if custom.reward is not None:
         return custom.reward if isinstance(custom.reward, IntrinsicReward) else custom.reward(spec, config)
@@ -174,6 +176,7 @@ def _reward(config: Config, spec: EnvSpec, finite: FiniteEnv | None, custom: Cus
         pixels_per_cell=spec.pixels_per_cell,
         time_feature=spec.time_feature,
         min_episode_steps=spec.min_episode_steps,
+        has_table=table.rows is not None,
         similarity=custom.similarity,
     )
     reward = build_reward(intrinsic, inputs)
