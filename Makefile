@@ -86,8 +86,8 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Benchmarks. gymnax and rllte need separate virtual environments.
-.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
+# Benchmarks. gymnax and the peers in PyTorch need separate virtual environments.
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-rewards bench-peers benchmarks bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
 bench-envs: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/envs.py
 
@@ -130,20 +130,32 @@ bench-view: $(VENV)/.installed-dev
 bench-explore: $(VENV)/.installed-dev
 	$(BIN)/gemax bench explore --tasks all
 
-bench-wrapper: .venv-rllte/.installed
-	.venv-rllte/bin/python benchmarks/wrapper.py
+bench-wrapper: .venv-speed/.installed
+	.venv-speed/bin/python benchmarks/wrapper.py
+
+bench-rewards: .venv-speed/.installed
+	.venv-speed/bin/python benchmarks/rewards.py
+
+bench-peers: .venv-speed/.installed
+	.venv-speed/bin/python benchmarks/peers.py
+
+# Writes results/benchmarks.md from the last results of all benchmarks.
+benchmarks: $(VENV)/.installed
+	$(BIN)/python benchmarks/report.py
 
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable .
 	touch $@
 
-# Without its dependencies: it requires Gymnasium below 1.0, torchvision and simulators, which its rewards do not need.
-.venv-rllte/.installed: constraints.txt pyproject.toml
-	$(PYTHON) -m venv .venv-rllte
-	.venv-rllte/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		torch==2.13.0 termcolor omegaconf pynvml --editable ".[gymnasium]"
-	.venv-rllte/bin/python -m pip install --quiet --disable-pip-version-check --no-deps rllte-core==1.0.1
+# Peers in PyTorch. rllte without its dependencies: it requires Gymnasium below 1.0, torchvision and simulators, which its
+# rewards do not need.
+.venv-speed/.installed: constraints.txt pyproject.toml
+	$(PYTHON) -m venv .venv-speed
+	.venv-speed/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		torch==2.13.0 torchrl==0.14.1 stable-baselines3 sb3-contrib minigrid termcolor omegaconf pynvml \
+		--editable ".[gymnasium]"
+	.venv-speed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps rllte-core==1.0.1
 	touch $@
 
 .venv-peers/.installed: tests/peers/requirements.txt constraints.txt pyproject.toml

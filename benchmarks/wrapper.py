@@ -1,42 +1,33 @@
-"""Measures the processor time of a step of 16 environments: without a wrapper, with ours, and with rllte.
+"""Measures what the Gymnasium wrapper adds to a step of 16 environments, against RND of rllte.
 
-`make bench-wrapper`. RND of rllte computes rewards once per rollout, the wrapper at every step.
-
-By default jax runs each call in its own thread and waits for it. This can be changed before the first computation.
-Both modes are measured, in separate processes.
+`make bench-wrapper`. rllte computes rewards once per rollout, and leaves it to the user to add them. The wrapper does so
+with `per_step=False`. By default it returns the reward of every step at once.
 """
 
-import json
-import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from pathlib import Path
+import argparse
+from collections.abc import Callable
 from typing import Any
 
+import interleaved  # isort: skip  (before jax and torch)
 import flax.linen as nn
 import gymnasium
-import jax
 import numpy as np
 import optax
 import torch
+from gymnasium.vector import AutoresetMode
 from rllte.xplore.reward import RND
 
 from gemax.integrations.gymnasium import IntrinsicRewardWrapper
 from gemax.networks import Network
 from gemax.rewards.rnd import RndSettings, rnd
-from gemax.runs.provenance import provenance
 
 NUM_ENVS, ROLLOUT_LENGTH, ROUNDS, TORSO_SIZE = 16, 32, 15, 256
-ENVIRONMENTS: dict[str, dict[str, Any]] = {
-    "CartPole-v1": {"vectorization_mode": "sync"},
-    "MountainCar-v0": {"vectorization_mode": "sync"},
-}
+ENVS = ("CartPole-v1", "MountainCar-v0")
 """Environments with vector observations, for which rllte has a network without convolutions."""
-METHODS = ("bare", "none", "rnd", "ngu", "gem", "rllte's rnd", "rnd, of rllte's size")
+METHODS = ("rnd of rllte's size", "rnd", "ngu", "ngu-rnd", "e3b", "re3", "gem")
 LATENT_SIZE = 128
 """Output size of rllte's networks, after a hidden layer of 256."""
-DISPATCH = {"in a thread of jax": True, "in the caller's thread": False}
-"""Where jax computes, and the value of `jax_cpu_enable_async_dispatch`. The first is the default."""
+GOAL = 1.0
 
 
 class RllteWrapper(gymnasium.vector.VectorWrapper):
@@ -66,16 +57,22 @@ class RllteWrapper(gymnasium.vector.VectorWrapper):
         return result
 
 
-def make_envs(name: str, method: str) -> gymnasium.vector.VectorEnv:
-    envs = gymnasium.make_vec(name, NUM_ENVS, **ENVIRONMENTS[name])
-    if method == "bare":
-        return envs
-    if method == "rllte's rnd":
-        return RllteWrapper(envs)
-    if method == "rnd, of rllte's size":
-        return IntrinsicRewardWrapper(envs, rnd_of_rllte_size(), rollout_length=ROLLOUT_LENGTH)
+def make_envs(env_id: str) -> gymnasium.vector.VectorEnv:
+    return gymnasium.make_vec(
+        env_id,
+        NUM_ENVS,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},
+    )
+
+
+def wrap(env_id: str, method: str, *, per_step: bool) -> gymnasium.vector.VectorEnv:
+    settings = {"horizon": 500, "torso_size": TORSO_SIZE}
+    chosen: Any = method
+    if method == METHODS[0]:
+        settings, chosen = {}, rnd_of_rllte_size()
     return IntrinsicRewardWrapper(
-        envs, method, rollout_length=ROLLOUT_LENGTH, horizon=500, torso_size=TORSO_SIZE
+        make_envs(env_id), chosen, rollout_length=ROLLOUT_LENGTH, per_step=per_step, **settings
     )
 
 
@@ -84,50 +81,66 @@ def rnd_of_rllte_size() -> Any:
     return rnd(Network(layers.init, layers.apply), optax.adam(1e-3), 1.0, RndSettings())
 
 
-def milliseconds_per_step(envs: gymnasium.vector.VectorEnv, actions: np.ndarray) -> float:
-    """Returns the processor milliseconds per step, including learning and excluding other programs."""
-    start = time.process_time()
-    for action in actions:
-        envs.step(action)
-    return 1e3 * (time.process_time() - start) / len(actions)
-
-
-def measure(name: str, asynchronous: bool) -> dict[str, float]:
-    """Returns the milliseconds per step of each method: the minimum over several rounds. The methods take turns."""
-    jax.config.update("jax_cpu_enable_async_dispatch", asynchronous)
-    torch.set_num_threads(1)
-    envs = {method: make_envs(name, method) for method in METHODS}
-    times: dict[str, list[float]] = {method: [] for method in METHODS}
+def rollout_call(envs: gymnasium.vector.VectorEnv) -> Callable[[], None]:
+    """Returns a call that takes the steps of one rollout, the last of which computes rewards or learns."""
     rng = np.random.default_rng(0)
-    num_actions = int(next(iter(envs.values())).single_action_space.n)  # pyright: ignore[reportAttributeAccessIssue]
-    for env in envs.values():
-        env.reset(seed=0)
-    for index in range(ROUNDS + 2):
-        actions = rng.integers(num_actions, size=(2 * ROLLOUT_LENGTH, NUM_ENVS))
-        for method, env in envs.items():
-            milliseconds = milliseconds_per_step(env, actions)
-            # The first two rounds compile.
-            if index >= 2:
-                times[method].append(milliseconds)
-    return {method: float(f"{min(rounds):.3g}") for method, rounds in times.items()}
+    num_actions = int(envs.single_action_space.n)  # pyright: ignore[reportAttributeAccessIssue]
+    envs.reset(seed=0)
+
+    def call() -> None:
+        for actions in rng.integers(num_actions, size=(ROLLOUT_LENGTH, NUM_ENVS)):
+            envs.step(actions)
+
+    call()
+    return call
+
+
+def measure(env_id: str, methods: list[str], rounds: int) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Returns the comparisons with rllte, and the milliseconds per step. Both exclude the steps of the environment."""
+    bare, rllte = "bare", "rllte RND"
+    calls = {bare: rollout_call(make_envs(env_id)), rllte: rollout_call(RllteWrapper(make_envs(env_id)))}
+    for method in methods:
+        for per_step in (True, False):
+            name = f"{method}, per {'step' if per_step else 'rollout'}"
+            calls[name] = rollout_call(wrap(env_id, method, per_step=per_step))
+    seconds = interleaved.measure_rounds(calls, rounds)
+    # Single rounds of an environment alone vary more than what a wrapper adds to them, so all use the fastest round.
+    alone = min(seconds.pop(bare))
+    added = {name: [time - alone for time in times] for name, times in seconds.items()}
+    comparisons = [
+        interleaved.comparison(
+            3, f"{name}, in {env_id}, to rllte RND", interleaved.ratio_of(added[rllte], added[name]), GOAL
+        )
+        for name in added
+        if name != rllte
+    ]
+    fastest = {name: min(times) for name, times in added.items()}
+    return comparisons, {
+        name: float(f"{1e3 * time / ROLLOUT_LENGTH:.3g}") for name, time in ({bare: alone} | fastest).items()
+    }
 
 
 def main() -> None:
-    results: dict[str, Any] = {
-        "command": "make bench-wrapper",
-        **provenance(),
-        "environments_side_by_side": NUM_ENVS,
-        "rollout_length": ROLLOUT_LENGTH,
-        "processor milliseconds of a step": {},
-    }
-    for name in ENVIRONMENTS:
-        results["processor milliseconds of a step"][name] = {}
-        for where, asynchronous in DISPATCH.items():
-            with ProcessPoolExecutor(1, get_context("spawn")) as process:
-                measured = process.submit(measure, name, asynchronous).result()
-            results["processor milliseconds of a step"][name][where] = measured
-            print(name, where, measured, flush=True)
-    Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--envs", nargs="+", choices=ENVS, default=list(ENVS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    comparisons, milliseconds = [], {}
+    for env_id in options.envs:
+        rows, milliseconds[env_id] = measure(env_id, options.methods, options.rounds)
+        comparisons += rows
+        print(env_id, milliseconds[env_id], flush=True)
+    interleaved.write_results(
+        __file__,
+        "make bench-wrapper",
+        ("torch", "rllte-core"),
+        num_envs=NUM_ENVS,
+        rollout_length=ROLLOUT_LENGTH,
+        comparisons=comparisons,
+        added_milliseconds_per_step=milliseconds,
+    )
 
 
 if __name__ == "__main__":

@@ -252,3 +252,53 @@ def test_the_method_none_gives_rewards_of_zero():
     envs = wrap("SameStep", "none")
     assert not walk(envs, 3 * LENGTH).any()
     assert envs.metrics == {}
+
+
+def action_reward():
+    """Rewards each step with the index of its action."""
+
+    def reward(state, transitions, key):
+        return transitions.action.astype(float)
+
+    def step(state, transitions, key):
+        return reward(state, transitions, key), state, {}
+
+    return IntrinsicReward(lambda key, rows, num_envs: (), reward, step)
+
+
+def test_rewards_of_a_rollout_belong_to_its_steps():
+    envs, plain = wrap("SameStep", action_reward(), per_step=False), make("SameStep")
+    actions = np.random.default_rng(0).integers(5, size=(3 * LENGTH, NUM_ENVS))
+    envs.reset(seed=0), plain.reset(seed=0)
+    for time, action in enumerate(actions):
+        result, expected = envs.step(action), plain.step(action)
+        np.testing.assert_array_equal(result[1], expected[1])
+        assert "intrinsic_reward" not in result[4]
+        if (time + 1) % LENGTH:
+            assert envs.rollout_rewards is None
+        else:
+            np.testing.assert_array_equal(envs.rollout_rewards, actions[time + 1 - LENGTH : time + 1])
+
+
+def test_rollouts_are_learned_from_once_each():
+    envs = wrap("SameStep", counting_reward(), per_step=False)
+    envs.reset(seed=0)
+    for rollout in range(3):
+        for _ in range(LENGTH):
+            envs.step(np.zeros(NUM_ENVS, int))
+        np.testing.assert_array_equal(envs.rollout_rewards, np.full((LENGTH, NUM_ENVS), 100 * rollout))
+
+
+def test_without_an_intrinsic_reward_those_of_a_rollout_are_zero():
+    envs = wrap("SameStep", "none", per_step=False)
+    envs.reset(seed=0)
+    for _ in range(LENGTH):
+        envs.step(np.zeros(NUM_ENVS, int))
+    np.testing.assert_array_equal(envs.rollout_rewards, np.zeros((LENGTH, NUM_ENVS)))
+
+
+def test_rewards_of_a_rollout_need_steps_that_are_all_transitions():
+    with pytest.raises(ValueError, match="needs the autoreset mode SAME_STEP"):
+        wrap("NextStep", per_step=False)
+    with pytest.raises(ValueError, match="replace_reward has no effect with per_step=False"):
+        wrap("SameStep", per_step=False, replace_reward=True)

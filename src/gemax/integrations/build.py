@@ -26,6 +26,8 @@ Method: TypeAlias = str | IntrinsicReward
 
 NETWORK_SETTINGS = {"torso_size", "head_size", "adam_beta1", "adam_beta2", "max_grad_norm"}
 """Settings of the agent that the networks of an intrinsic reward share."""
+MIN_ENVS = 8
+"""With fewer environments, GEM takes negatives from recent episodes, not from the other half of the environments."""
 ALLOWED_METHODS = [row.name for row in METHODS.values() if not row.needs_states]
 """Methods for environments without cells."""
 

@@ -26,7 +26,14 @@ except ModuleNotFoundError:
     require("stable-baselines3", "gemax.integrations.stable_baselines3")
     raise
 
-from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner, check_options
+from gemax.integrations.build import (
+    MIN_ENVS,
+    Method,
+    RewardOptions,
+    action_indices,
+    build_learner,
+    check_options,
+)
 from gemax.integrations.intrinsic_learner import LearnerState, check_finite, host_transitions
 from gemax.integrations.learner_checkpoint import load_learner, save_learner
 from gemax.integrations.sb3_replay import (
@@ -41,9 +48,6 @@ __all__ = [
     "GymnasiumVecEnv", "IntrinsicDictReplayBuffer", "IntrinsicMetricsCallback", "IntrinsicReplayBuffer",
     "IntrinsicRewardCallback",
 ]  # fmt: skip
-
-MIN_ENVS = 8
-"""With fewer environments, GEM takes negatives from recent episodes, not from the other half of the environments."""
 
 
 class IntrinsicRewardCallback(BaseCallback):

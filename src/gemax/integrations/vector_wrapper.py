@@ -7,10 +7,11 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode
 from jaxtyping import Bool, Float
 
 from gemax.envs.host.autoreset import autoreset_mode, interpret_step, resets_next, where_env
-from gemax.integrations.build import Method, RewardOptions, action_indices, build_learner
+from gemax.integrations.build import MIN_ENVS, Method, RewardOptions, action_indices, build_learner
 from gemax.integrations.intrinsic_learner import check_finite, host_transitions
 from gemax.integrations.learner_checkpoint import load_learner, save_learner
 from gemax.integrations.transitions import TransitionQueue
@@ -25,6 +26,10 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
     The reward of a step is computed when the step is taken. After every `rollout_length` steps of each environment, the
     intrinsic reward learns from them. Intrinsic rewards are zero before the first update.
 
+    With `per_step=False`, `step` returns the rewards of the environment. Every `rollout_length` steps, the intrinsic
+    rewards of these steps are computed together and are then in `rollout_rewards`. This is faster, for agents that
+    learn from rollouts and can add the rewards to them.
+
     Apply wrappers that record returns before this one. Otherwise the returns include the intrinsic reward.
 
     Args:
@@ -32,6 +37,8 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         method: The name of a method, or a custom `gemax.IntrinsicReward`.
         replace_reward: Whether the intrinsic reward replaces that of the environment, instead of being added to it.
         rollout_length: Number of steps of each environment between two updates.
+        per_step: Whether `step` returns intrinsic rewards. Otherwise they are computed once per rollout, and the
+            environment must have the autoreset mode SAME_STEP.
         horizon: Maximum episode length. NGU and GEM remember at most this many steps of an episode.
         time_feature: Index of the time in the observation vector, if any. It is hidden from the intrinsic reward.
         seed: Seed of the networks of the intrinsic reward.
@@ -45,6 +52,7 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         *,
         replace_reward: bool = False,
         rollout_length: int = 32,
+        per_step: bool = True,
         horizon: int = 1000,
         time_feature: int | None = None,
         seed: int = 0,
@@ -53,18 +61,30 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         super().__init__(env)
         if rollout_length < 1:
             raise ValueError(f"rollout_length must be at least 1; got {rollout_length}.")
+        if replace_reward and not per_step:
+            raise ValueError(
+                "replace_reward has no effect with per_step=False: add rollout_rewards yourself."
+            )
         self.replace_reward = replace_reward
-        self._has_reward = method != "none"
+        self._has_reward, self._per_step = method != "none", per_step
         self.metrics: dict[str, float] = {}
         """Metrics of the last update."""
+        self.rollout_rewards: Float[np.ndarray, "time envs"] | None = None
+        """With `per_step=False`: intrinsic rewards of the rollout that the last step completed. None if it completed
+        none."""
         self._mode = autoreset_mode(env)
+        if not per_step and self._mode is not AutoresetMode.SAME_STEP:
+            raise ValueError(
+                f"per_step=False needs the autoreset mode SAME_STEP, where every step is a transition; got "
+                f"{self._mode.name}. Make the environments with it, or leave per_step=True."
+            )
         self._encoder, self._learner = build_learner(
             RewardOptions(method, settings, time_feature, horizon),
             env.single_observation_space,
             env.single_action_space,
             env.num_envs,
-            # One step has too few states for negatives, so they come from recent episodes.
-            recent_negatives=True,
+            # One step, or few environments, have too few states for negatives, so they come from recent episodes.
+            recent_negatives=per_step or env.num_envs < MIN_ENVS,
         )
         # `_learned_state` is the state after the last update. `_current_state` also remembers the steps since then.
         self._learned_state = self._current_state = self._learner.init(jax.random.key(seed))
@@ -110,6 +130,10 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         )
         self._observation, self._is_first = outcome.current_observation, outcome.is_first
         self._resets_now = resets_next(self._mode, outcome)
+        check_finite(transitions, outcome.is_valid, f"at step {self._num_steps}")
+        if not self._per_step:
+            self.rollout_rewards = self._rewards_of_rollout(transitions)
+            return result
         intrinsic = self._intrinsic_reward(transitions, outcome.is_valid)
         # A copy, because the queue keeps the mask.
         infos = {**infos, "intrinsic_reward": intrinsic, "_intrinsic_reward": outcome.is_valid.copy()}
@@ -133,7 +157,6 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
     def _intrinsic_reward(
         self, transitions: Transition, is_valid: Bool[np.ndarray, " envs"]
     ) -> Float[np.ndarray, " envs"]:
-        check_finite(transitions, is_valid, f"at step {self._num_steps}")
         if not self._has_reward or not is_valid.any():
             return np.zeros(self.num_envs)
         intrinsic, self._current_state = self._learner.reward_step(self._current_state, transitions, is_valid)
@@ -143,11 +166,21 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
             self._learn(rollout)
         return np.asarray(intrinsic, np.float64)
 
-    def _learn(self, rollout: Transition) -> None:
-        _, self._learned_state, metrics = self._learner.learn(self._learned_state, rollout)
+    def _rewards_of_rollout(self, transitions: Transition) -> Float[np.ndarray, "time envs"] | None:
+        """Adds a step. Returns the intrinsic rewards of the rollout if it is complete now."""
+        self._queue.push(transitions, np.ones(self.num_envs, bool))
+        rollout = self._queue.pop()
+        if rollout is None:
+            return None
+        return self._learn(rollout) if self._has_reward else np.zeros((self._rollout_length, self.num_envs))
+
+    def _learn(self, rollout: Transition) -> Float[np.ndarray, "time envs"]:
+        """Learns from a rollout. Returns its intrinsic rewards."""
+        rewards, self._learned_state, metrics = self._learner.learn(self._learned_state, rollout)
         self.metrics = {name: float(value) for name, value in metrics.items()}
         self._current_state = self._learned_state
         if self._learner.remember is not None:
             # The steps still in the queue belong to current episodes: add them to the new memory.
             for transitions, is_valid in self._queue.pending():
                 self._current_state = self._learner.remember(self._current_state, transitions, is_valid)
+        return np.asarray(rewards, np.float64)
