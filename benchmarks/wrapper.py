@@ -1,7 +1,7 @@
 """Measures what the Gymnasium wrapper adds to a step of 16 environments, against RND of rllte.
 
-`make bench-wrapper`. rllte computes rewards once per rollout, and leaves it to the user to add them. The wrapper does so
-with `per_step=False`. By default it returns the reward of every step at once.
+`make bench-wrapper`. rllte computes rewards once per rollout, and leaves it to the user to add them. So does the
+wrapper with `per_step=False`. By default it returns the reward of every step.
 """
 
 import argparse
