@@ -1,0 +1,257 @@
+"""Compares whole training in 2-Rooms with agents of other libraries: frames per second, or seconds until solved.
+
+`make bench-peers`. All have 64 environments, rollouts of 30 steps and networks of the same widths. Agents of
+Stable-Baselines3 see the cells of the map, and have the settings of `examples/sb3_ppo.py`. The paper's setting is
+compared with `torch_gem.py`, a plain PyTorch version with the same configuration.
+
+With `--solve`, each trains until the mean return of the last 1,000 episodes is 0.95, or until its budget of frames is
+used up. It counts as solved if the return is still there after as many frames again, up to 200,000.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import interleaved  # isort: skip  (before jax and torch)
+import gymnasium
+import jax
+import numpy as np
+import torch
+from gymnasium.wrappers.vector import FlattenObservation
+from rllte.xplore.reward import RE3, RND
+from sb3_contrib import RecurrentPPO
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecMonitor
+from torch_gem import TorchGem
+
+import gemax.integrations.gymnasium  # registers the ids  # noqa: F401
+from gemax.integrations.stable_baselines3 import (
+    GymnasiumVecEnv,
+    IntrinsicRewardCallback,
+    add_to_rewards,
+)
+from gemax.training.assemble import assemble
+from gemax.training.learn import initial_state
+from gemax.training.presets import configure
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+from sb3_ppo import SETTINGS
+
+HORIZON, SOLVED, HELD_FRAMES = 30, 0.95, 200_000
+LAPTOP = configure("two-rooms").agent
+ROUNDS, UPDATES_PER_CALL = 5, 10
+"""Updates of our trainer in one compiled call. `gemax train` has 10 too."""
+
+
+class Candidate(NamedTuple):
+    """An agent in 2-Rooms."""
+
+    frames: int
+    """Frames of one call."""
+    train: Callable[[], float]
+    """Trains for that many frames. Returns the mean return of the last episodes."""
+
+
+class RllteCallback(BaseCallback):
+    """Adds the reward of rllte to each rollout, before the agent learns from it."""
+
+    def __init__(self, make: Any, envs: Any) -> None:
+        super().__init__()
+        self._reward = make(FlattenObservation(envs), latent_dim=LAPTOP.head_size)
+        self._steps: list[tuple[Any, ...]] = []
+
+    def _on_rollout_start(self) -> None:
+        self._steps = []
+
+    def _on_step(self) -> bool:
+        local = self.locals
+        truncated = np.array([info.get("TimeLimit.truncated", False) for info in local["infos"]])
+        step = (
+            self.model._last_obs,
+            local["actions"],
+            local["rewards"],
+            local["dones"] & ~truncated,
+            truncated,
+            local["new_obs"],
+        )
+        tensors = tuple(torch.as_tensor(np.array(part)).float() for part in step)
+        flat = (tensors[0].flatten(1), *tensors[1:5], tensors[5].flatten(1))
+        self._reward.watch(*flat)
+        self._steps.append(flat)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        names = ("observations", "actions", "rewards", "terminateds", "truncateds", "next_observations")
+        columns = (torch.stack(column) for column in zip(*self._steps, strict=True))
+        rewards = self._reward.compute(dict(zip(names, columns, strict=True)))
+        scale = configure("two-rooms").intrinsic.intrinsic_scale
+        add_to_rewards(self.locals["rollout_buffer"], scale * rewards.detach().numpy())
+
+
+def make_envs(num_envs: int, observation: str) -> gymnasium.vector.VectorEnv:
+    return gymnasium.make_vec(
+        "gemax/TwoRooms-v0", num_envs, autoreset_mode="SameStep", observation=observation
+    )
+
+
+def ours(seed: int, preset: Any = "laptop", **settings: Any) -> Candidate:
+    config = configure("two-rooms", preset, **settings)
+    trainer = assemble(config)
+    state = jax.jit(partial(initial_state, trainer))(jax.random.key(seed))
+    update = partial(trainer.collector.update, trainer)
+    num_updates = UPDATES_PER_CALL if preset == "laptop" else config.run.updates_per_call
+    updates = jax.jit(lambda state: jax.lax.scan(lambda state, _: update(state), state, length=num_updates))
+
+    def train() -> float:
+        nonlocal state
+        state, metrics = updates(state)
+        return float(metrics["return"][-1])
+
+    return Candidate(num_updates * config.frames_per_update, train)
+
+
+def sb3(seed: int, agent: Any, policy: str, make_callback: Any, **settings: Any) -> Candidate:
+    envs = make_envs(configure("two-rooms").env.num_envs, "cells")
+    model = agent(
+        policy,
+        VecMonitor(GymnasiumVecEnv(envs)),
+        seed=seed,
+        device="cpu",
+        stats_window_size=1000,
+        **(SETTINGS | settings),
+    )
+    callback, frames = make_callback(envs), SETTINGS["n_steps"] * envs.num_envs
+
+    def train() -> float:
+        model.learn(frames, callback=callback, reset_num_timesteps=False)
+        returns = [episode["r"] for episode in model.ep_info_buffer or []]
+        return float(np.mean(returns)) if len(returns) == 1000 else 0.0
+
+    return Candidate(frames, train)
+
+
+def ppo(seed: int, make_callback: Any) -> Candidate:
+    widths = {"net_arch": [LAPTOP.torso_size, LAPTOP.head_size]}
+    return sb3(seed, PPO, "MlpPolicy", make_callback, policy_kwargs=widths)
+
+
+def recurrent_ppo(seed: int, make_callback: Any) -> Candidate:
+    widths = {"net_arch": [LAPTOP.head_size], "lstm_hidden_size": LAPTOP.lstm_size}
+    return sb3(seed, RecurrentPPO, "MlpLstmPolicy", make_callback, policy_kwargs=widths)
+
+
+def torch_gem(seed: int) -> Candidate:
+    config = configure("two-rooms", "paper", seed=seed)
+    trainer = TorchGem(make_envs(config.env.num_envs, "pixels"), config, HORIZON)
+
+    def train() -> float:
+        trainer.update()
+        return float(np.mean(trainer.returns)) if len(trainer.returns) == 1000 else 0.0
+
+    return Candidate(config.frames_per_update, train)
+
+
+def gemax_callback(method: str) -> Callable[[Any], BaseCallback]:
+    return lambda envs: IntrinsicRewardCallback(method, horizon=HORIZON)
+
+
+def rllte_callback(make: Any) -> Callable[[Any], BaseCallback]:
+    # rllte steps its environments for initial moments, so it gets its own.
+    return lambda envs: RllteCallback(make, make_envs(envs.num_envs, "cells"))
+
+
+OURS, PIXELS, PAPER, EPISODES_OFF = (
+    "ours, cells",
+    "ours, pixels",
+    "ours, paper",
+    "ours, cells, GEM of the paper",
+)
+TORCH = "PyTorch, paper"
+CANDIDATES: dict[str, Callable[[int], Candidate]] = {
+    OURS: ours,
+    EPISODES_OFF: partial(ours, episodic_weight=0.0),
+    PIXELS: partial(ours, observation="pixels"),
+    "PPO + rllte RND": lambda seed: ppo(seed, rllte_callback(RND)),
+    "PPO + rllte RE3": lambda seed: ppo(seed, rllte_callback(RE3)),
+    "RecurrentPPO": lambda seed: recurrent_ppo(seed, lambda envs: None),
+    "RecurrentPPO + our RND": lambda seed: recurrent_ppo(seed, gemax_callback("rnd")),
+    "RecurrentPPO + our GEM": lambda seed: recurrent_ppo(seed, gemax_callback("gem")),
+    PAPER: partial(ours, preset="paper"),
+    TORCH: torch_gem,
+}
+GOALS = {
+    (OURS, "PPO + rllte RND"): 15.0,
+    (OURS, "PPO + rllte RE3"): 15.0,
+    (OURS, "RecurrentPPO"): None,
+    (OURS, "RecurrentPPO + our RND"): 50.0,
+    (OURS, "RecurrentPPO + our GEM"): 50.0,
+    (PIXELS, "PPO + rllte RND"): None,
+    (OURS, EPISODES_OFF): None,
+    (PAPER, TORCH): 20.0,
+}
+"""Ratios of the report, and the ones that were aimed for."""
+
+
+def measure_speed(names: list[str], rounds: int) -> None:
+    """Measures frames per processor second of candidates that take turns."""
+    candidates = {name: CANDIDATES[name](0) for name in names}
+    seconds = interleaved.measure_rounds({name: it.train for name, it in candidates.items()}, rounds)
+    per_frame = {name: [time / candidates[name].frames for time in seconds[name]] for name in names}
+    comparisons = [
+        interleaved.comparison(
+            1, f"{ours} / {peer}", interleaved.ratio_of(per_frame[peer], per_frame[ours]), goal
+        )
+        for (ours, peer), goal in GOALS.items()
+        if ours in names and peer in names
+    ]
+    speeds = {name: float(f"{1 / np.median(times):.3g}") for name, times in per_frame.items()}
+    print(speeds, *comparisons, sep="\n")
+    interleaved.write_results(
+        __file__,
+        "make bench-peers",
+        ("torch", "stable-baselines3", "sb3-contrib", "rllte-core"),
+        comparisons=comparisons,
+        frames_per_second=speeds,
+    )
+
+
+def seconds_to_solve(candidate: Candidate, budget: int) -> dict[str, Any]:
+    """Trains until the task is solved. Returns the frames and processor seconds, and whether the return was held."""
+    started, frames, mean_return = time.process_time(), 0, 0.0
+    while frames < budget and mean_return < SOLVED - 1e-6:
+        mean_return = candidate.train()
+        frames += candidate.frames
+    solved_frames, seconds = frames, time.process_time() - started
+    end = frames + min(frames, HELD_FRAMES) if mean_return >= SOLVED - 1e-6 else frames
+    while frames < end:
+        mean_return = candidate.train()
+        frames += candidate.frames
+    is_held = mean_return >= SOLVED - 1e-6
+    return {"solved": is_held, "frames": solved_frames, "seconds": round(seconds, 1), "return": mean_return}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--names", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--solve", action="store_true", help="measure the seconds until 2-Rooms is solved")
+    parser.add_argument("--frames", type=int, default=600_000, help="budget of a run with --solve")
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if not options.solve:
+        measure_speed(options.names, options.rounds)
+        return
+    for seed in range(options.seeds):
+        for name in options.names:
+            result = seconds_to_solve(CANDIDATES[name](seed), options.frames)
+            print({"name": name, "seed": seed, **result}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
