@@ -1,7 +1,7 @@
 """Compares the processor time of calls that take turns, so that other load on the machine affects all of them.
 
-Each process runs on one core, with one thread per library: on a shared machine, wall-clock time and several threads
-measure the other programs too. Import this module before jax and torch, which count the cores when they are imported.
+Each library computes in one thread: on a shared machine, wall-clock time and waiting threads measure the other programs
+too. Import this module before jax and torch, which read the number of threads when they are imported.
 """
 
 import importlib.metadata
@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from gemax.runs.provenance import provenance
 
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.environ |= {"OMP_NUM_THREADS": "1", "NPROC": "1", "PJRT_NPROC": "1"}
+# Not only the size of the pool: matrix products have threads of their own.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
 
 
 class Ratio(NamedTuple):
@@ -58,5 +59,5 @@ def comparison(point: int, name: str, ratio: Ratio, goal: float | None = None) -
 def write_results(script: str, command: str, libraries: Sequence[str] = (), **results: Any) -> None:
     """Writes the results of a benchmark beside its script, with the commit and the versions of the libraries."""
     versions = {name: importlib.metadata.version(name) for name in libraries}
-    content = {"command": command, **provenance(), "peers": versions, **results}
+    content = {"command": command, **provenance(), "threads": 1, "peers": versions, **results}
     Path(script).with_suffix(".json").write_text(json.dumps(content, indent=2) + "\n")

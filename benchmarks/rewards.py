@@ -115,7 +115,7 @@ def our_rewards() -> dict[str, IntrinsicReward]:
 
 def our_call(reward: IntrinsicReward, batch: dict[str, np.ndarray]) -> Callable[[], np.ndarray]:
     """Returns a call that gives NumPy arrays to a learner and gets the rewards as a NumPy array."""
-    learner = make_learner(reward, (OBSERVATION_SIZE,), NUM_ENVS)
+    learner = make_learner(reward, (OBSERVATION_SIZE,), NUM_ENVS, per_step=False)
     state = learner.init(jax.random.key(0))
     is_first = np.roll(batch["terminateds"], 1, axis=0)
 

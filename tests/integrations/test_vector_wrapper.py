@@ -302,3 +302,20 @@ def test_rewards_of_a_rollout_need_steps_that_are_all_transitions():
         wrap("NextStep", per_step=False)
     with pytest.raises(ValueError, match="replace_reward has no effect with per_step=False"):
         wrap("SameStep", per_step=False, replace_reward=True)
+
+
+def test_learning_from_rollouts_does_not_depend_on_whether_rewards_of_steps_are_allowed():
+    options = RewardOptions("gem", {**TINY, "intrinsic_scale": 1.0}, horizon=4)
+    module = build_reward_for(options, (3,), spaces.Discrete(2), recent_negatives=False)
+    learners = [make_learner(module, (3,), NUM_ENVS, per_step=per_step) for per_step in (True, False)]
+    states = [learner.init(jax.random.key(0)) for learner in learners]
+    rng, never = np.random.default_rng(0), np.zeros((5, NUM_ENVS), bool)
+    for rollout in range(3):
+        rows = rng.normal(size=(5, NUM_ENVS, 3)).astype(np.float32)
+        steps = host_transitions(
+            observation=rows, next_observation=rows + 1, action=never.astype(np.int32),
+            reward=never.astype(np.float32), terminated=never, truncated=never, is_first=never | (rollout == 0),
+        )  # fmt: skip
+        results = [learner.learn(state, steps) for learner, state in zip(learners, states, strict=True)]
+        states = [result[1] for result in results]
+        np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-5, atol=1e-6)

@@ -55,12 +55,16 @@ def build_learner(
     num_envs: int,
     *,
     recent_negatives: bool,
+    per_step: bool = False,
 ) -> tuple[ObservationEncoder, IntrinsicLearner]:
-    """Builds the learner of an intrinsic reward, and the encoder of its observations."""
+    """Builds the learner of an intrinsic reward, and the encoder of its observations.
+
+    `per_step` allows calls of the learner's `reward_step`.
+    """
     encoder = observation_encoder(observation_space)
     reward = build_reward_for(options, encoder.shape, action_space, recent_negatives=recent_negatives)
     anneal_updates = options.settings.get("anneal_updates", 0)
-    return encoder, make_learner(reward, encoder.shape, num_envs, anneal_updates)
+    return encoder, make_learner(reward, encoder.shape, num_envs, anneal_updates, per_step=per_step)
 
 
 def build_reward_for(

@@ -52,11 +52,17 @@ class IntrinsicLearner(NamedTuple):
 
 
 def make_learner(
-    reward: IntrinsicReward, shape: tuple[int, ...], num_envs: int, anneal_updates: int = 0
+    reward: IntrinsicReward,
+    shape: tuple[int, ...],
+    num_envs: int,
+    anneal_updates: int = 0,
+    *,
+    per_step: bool = True,
 ) -> IntrinsicLearner:
     """Returns the learner of an intrinsic reward, for observations of this shape.
 
-    Rewards are annealed linearly to zero over `anneal_updates` rollouts. If that is 0, they are not annealed.
+    Rewards are annealed linearly to zero over `anneal_updates` rollouts. If that is 0, they are not annealed. Without
+    `per_step`, `reward_step` must not be called: `learn` then leaves out what only `reward_step` needs.
     """
 
     def init(key: PRNGKeyArray) -> LearnerState:
@@ -103,7 +109,9 @@ def make_learner(
         moments = with_shared_std(moments) if len(shape) == 3 else moments
         standardised = standardise_transitions(moments, transitions)
         rewards, learned, metrics = reward.step(state.reward, standardised, reward_key)
-        learned = refreshed(reward, learned)
+        if per_step:
+            # `step` itself recomputes what the memory stores of the networks' outputs.
+            learned = refreshed(reward, learned)
         return annealing(state) * rewards, LearnerState(key, learned, moments, state.updates + 1), metrics
 
     return IntrinsicLearner(

@@ -85,6 +85,7 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
             env.num_envs,
             # One step, or few environments, have too few states for negatives, so they come from recent episodes.
             recent_negatives=per_step or env.num_envs < MIN_ENVS,
+            per_step=per_step,
         )
         # `_learned_state` is the state after the last update. `_current_state` also remembers the steps since then.
         self._learned_state = self._current_state = self._learner.init(jax.random.key(seed))

@@ -1,0 +1,209 @@
+"""Writes `results/benchmarks.md` and its pictures from the last results of all benchmarks.
+
+`make benchmarks`. A benchmark belongs to the report if its JSON file has `comparisons` (ratios to a peer) or `limits`
+(values that should not be exceeded), each with the number of a point below. The roofline and the memory come from
+`training.json`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from report_plots import plot_growth, plot_memory, plot_ratios, plot_roofline
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER.parent / "results"
+REPORT = RESULTS / "benchmarks.md"
+
+
+class Point(NamedTuple):
+    """A question that benchmarks answer."""
+
+    title: str
+    question: str
+    notes: str = ""
+    """What the numbers do not say: why a goal was missed, or what was not measured."""
+
+
+POINTS = {
+    1: Point(
+        "Whole training",
+        "Frames per second in 2-Rooms, against agents of other libraries with the same map, widths and batch. The "
+        "goals are 15 × PPO with an intrinsic reward, 50 × RecurrentPPO with one, and 20 × a plain PyTorch version in "
+        "the paper's setting.",
+        "Seconds until 2-Rooms is solved (`benchmarks/peers.py --solve`) are not recorded yet. There is no switch for "
+        "each exact saving, so they are not measured one at a time.",
+    ),
+    2: Point(
+        "MiniGrid",
+        "DoorKey-8x8 against PPO of Stable-Baselines3 with RND and E3B of rllte: 3 × the frames per second and a fifth "
+        "of the time to a return of 0.9.",
+    ),
+    3: Point(
+        "The intrinsic reward alone",
+        "One batch of 32 steps of 64 environments: 5 × the peer. In the Gymnasium wrapper: at most the time that RND "
+        "of rllte adds to a step, for every method.",
+        "With `per_step=True`, the wrapper returns a reward at every step, which takes a compiled call of at least "
+        "0.05 ms per step. rllte has no such mode: it computes rewards once per rollout, as the wrapper does with "
+        "`per_step=False`.",
+    ),
+    4: Point(
+        "Growth",
+        "Time of an update as the batch, the table of states, the embedding, the negatives, the episodes and the "
+        "number of seeds and environments grow. No step should grow faster than its mathematics demands.",
+    ),
+    5: Point(
+        "Distance to the limit",
+        "Operations per second of the matrix products of an update, as a share of the machine's measured peak.",
+    ),
+    6: Point(
+        "Start-up",
+        "Processor seconds until the first update. The second start finds its programs in the compilation cache; the "
+        "goal is 3 seconds.",
+    ),
+    7: Point("Memory", "Peak memory of a training process, per environment and preset."),
+}
+
+
+def load_results() -> dict[str, dict[str, Any]]:
+    """Returns the content of every JSON file of the benchmarks, by name."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+
+
+def rows_of(results: dict[str, dict[str, Any]], key: str, point: int) -> list[tuple[str, dict[str, Any]]]:
+    """Returns the rows of one point, each with the name of its benchmark."""
+    return [
+        (name, row)
+        for name, content in results.items()
+        for row in content.get(key, [])
+        if row["point"] == point
+    ]
+
+
+def ratio_table(rows: list[dict[str, Any]]) -> list[str]:
+    lines = ["| ours / peer | times as fast | quartiles | goal | |", "|---|---|---|---|---|"]
+    for row in rows:
+        goal, verdict = row["goal"], ""
+        if goal is not None:
+            verdict = "reached" if row["ratio"] >= goal else "missed"
+        lines.append(
+            f"| {row['name']} | {row['ratio']:.3g} | {row['low']:.3g} to {row['high']:.3g} | "
+            f"{'' if goal is None else f'{goal:g}'} | {verdict} |"
+        )
+    return lines
+
+
+def limit_table(rows: list[dict[str, Any]]) -> list[str]:
+    lines = ["| | measured | goal, at most | |", "|---|---|---|---|"]
+    for row in rows:
+        verdict = "reached" if row["value"] <= row["limit"] else "missed"
+        lines.append(f"| {row['name']} | {row['value']:.3g} | {row['limit']:g} | {verdict} |")
+    return lines
+
+
+def value_table(title: str, values: dict[str, float]) -> list[str]:
+    return [f"| | {title} |", "|---|---|", *(f"| {name} | {value:,.4g} |" for name, value in values.items())]
+
+
+def source_line(content: dict[str, Any]) -> str:
+    """Returns the command of a benchmark, and the commit and versions that it ran with."""
+    versions = {name: content[name] for name in ("gemax", "jax") if name in content} | content.get(
+        "peers", {}
+    )
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    threads = f", {content['threads']} thread" if "threads" in content else f", {content['cores']} cores"
+    return f"`{content['command']}` at commit {content['commit']}{threads}: {listed}."
+
+
+def training_tables(results: dict[str, dict[str, Any]], point: int) -> list[str]:
+    """Returns the part of a point that `training.json` answers."""
+    training = results["training"]
+    cases = training["cases"]
+    if point == 5:
+        lines = [
+            "| | GFLOP per update | ms per update | share of the peak |",
+            "|---|---|---|---|",
+            *(
+                f"| {name} | {case['matmul_gflop_per_update']:.3g} | {1e3 / case['updates_per_second']:.3g} | "
+                f"{case['share_of_peak']:.0%} |"
+                for name, case in cases.items()
+            ),
+        ]
+    else:
+        lines = value_table("peak, GiB", {name: case["memory_gib"] for name, case in cases.items()})
+    return [*lines, "", source_line(training), ""]
+
+
+def error_lines(contents: dict[str, dict[str, Any]]) -> list[str]:
+    return [
+        f"- {peer} raised an error in two calls: `{error}`"
+        for content in contents.values()
+        for peer, error in content.get("errors", {}).items()
+    ]
+
+
+def growth_lines(growth: dict[str, Any]) -> list[str]:
+    lines = ["| | sizes | exponent of time | of memory | allowed | |", "|---|---|---|---|---|---|"]
+    for name, curve in growth["curves"].items():
+        sizes = curve["sizes"]
+        exponents = curve["exponent"], curve["memory_exponent"]
+        # Measured slopes are a little noisy.
+        verdict = "reached" if max(exponents) <= curve["allowed"] + 0.1 else "missed"
+        lines.append(
+            f"| {name} | {sizes[0]:,} to {sizes[-1]:,} | {exponents[0]:.2f} | {exponents[1]:.2f} | "
+            f"{curve['allowed']:g} | {verdict} |"
+        )
+    return lines
+
+
+def section(number: int, results: dict[str, dict[str, Any]]) -> list[str]:
+    """Returns the lines of one point of the report."""
+    point = POINTS[number]
+    lines = [f"## {number}. {point.title}", "", point.question, ""]
+    comparisons, limits = (rows_of(results, key, number) for key in ("comparisons", "limits"))
+    names = dict.fromkeys(name for name, _ in [*comparisons, *limits])
+    if comparisons:
+        rows = [row for _, row in comparisons]
+        plot_ratios(rows, RESULTS / f"benchmarks-{number}.png")
+        lines += [f"![{point.title}](benchmarks-{number}.png)", "", *ratio_table(rows), ""]
+    if limits:
+        lines += [*limit_table([row for _, row in limits]), ""]
+    contents = {name: results[name] for name in names}
+    for content in contents.values():
+        if "seconds" in content:
+            lines += [*value_table("processor seconds", content["seconds"]), ""]
+    errors = error_lines(contents)
+    lines += [*errors, ""] if errors else []
+    lines += [f"{source_line(content)}\n" for content in contents.values()]
+    if number == 4 and "growth" in results:
+        plot_growth(results["growth"], RESULTS / "benchmarks-4.png")
+        lines += ["![Growth](benchmarks-4.png)", "", *growth_lines(results["growth"]), ""]
+        lines += [source_line(results["growth"]), ""]
+    elif number == 5:
+        plot_roofline(results["training"], RESULTS / "benchmarks-5.png")
+        lines += ["![Roofline](benchmarks-5.png)", "", *training_tables(results, 5)]
+    elif number == 7:
+        plot_memory(results["training"], RESULTS / "benchmarks-7.png")
+        lines += ["![Memory](benchmarks-7.png)", "", *training_tables(results, 7)]
+    elif not names:
+        lines += ["Not measured yet.", ""]
+    return [*lines, point.notes, ""] if point.notes else lines
+
+
+def main() -> None:
+    results = load_results()
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make benchmarks` from the last results of the benchmarks in `benchmarks/`. Ratios are of "
+        "processor times of one thread, measured in turn: the median and the quartiles over the rounds. Above "
+        "1, gemax is faster.",
+        "",
+    ]
+    for number in POINTS:
+        lines += section(number, results)
+    REPORT.write_text("\n".join(lines).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Pictures of the benchmark report."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+OURS, GREY = "#1f77b4", "0.5"
+
+
+def plot_ratios(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draws a bar per ratio, with its quartiles, its goal, and a line where both are as fast."""
+    figure = Figure(figsize=(8.0, 1.2 + 0.32 * len(rows)), layout="constrained")
+    axis = figure.add_subplot()
+    for y, row in enumerate(reversed(rows)):
+        axis.barh(y, row["ratio"], color=OURS, height=0.6)
+        axis.plot([row["low"], row["high"]], [y, y], color="black", linewidth=1.5)
+        if row["goal"] is not None:
+            axis.plot([row["goal"]] * 2, [y - 0.4, y + 0.4], color="tab:red", linewidth=2)
+    axis.axvline(1.0, color=GREY, linestyle=":")
+    axis.set_yticks(range(len(rows)), [row["name"] for row in reversed(rows)])
+    axis.set_xscale("log")
+    axis.set_xlabel("times as fast as the peer (red: goal, black: quartiles)")
+    figure.savefig(path, dpi=120)
+
+
+def plot_roofline(training: dict[str, Any], path: Path) -> None:
+    """Draws the speed of the matrix products of each case, and the measured peak in the same run."""
+    cases = training["cases"]
+    names = list(cases)[::-1]
+    peaks = [cases[name]["peak_gflops"] for name in names]
+    speeds = [cases[name]["share_of_peak"] * cases[name]["peak_gflops"] for name in names]
+    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+    axis = figure.add_subplot()
+    places = np.arange(len(names))
+    axis.barh(places, peaks, color="0.85", height=0.7, label="peak: product of two 2,048 × 2,048 matrices")
+    axis.barh(places, speeds, color=OURS, height=0.7, label="matrix products of an update")
+    axis.set_yticks(places, names)
+    axis.set_xlabel("GFLOP/s")
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    figure.savefig(path, dpi=120)
+
+
+def plot_memory(training: dict[str, Any], path: Path) -> None:
+    """Draws the peak memory of each case."""
+    cases = training["cases"]
+    names = list(cases)[::-1]
+    figure = Figure(figsize=(8.0, 3.8), layout="constrained")
+    axis = figure.add_subplot()
+    axis.barh(names, [cases[name]["memory_gib"] for name in names], color=OURS, height=0.7)
+    axis.set_xlabel("peak memory of the process in GiB")
+    figure.savefig(path, dpi=120)
+
+
+def plot_growth(growth: dict[str, Any], path: Path) -> None:
+    """Draws time against size for each curve, with its fitted exponent."""
+    curves = growth["curves"]
+    num_columns = 3
+    num_rows = -(-len(curves) // num_columns)
+    figure = Figure(figsize=(9.0, 2.6 * num_rows), layout="constrained")
+    for index, (name, curve) in enumerate(curves.items()):
+        axis = figure.add_subplot(num_rows, num_columns, index + 1)
+        axis.loglog(curve["sizes"], curve["milliseconds"], marker="o", color=OURS)
+        axis.set_title(f"{name}: exponent {curve['exponent']:.2f}", fontsize=9)
+        axis.set_ylabel("ms")
+    figure.savefig(path, dpi=120)
