@@ -162,6 +162,11 @@ def test_an_id_of_gymnasium_without_its_prefix_is_recognised(tmp_path, capsys):
     assert "Did you mean gym:MountainCar-v0?" in capsys.readouterr().err
 
 
+def test_a_map_file_in_place_of_an_environment_is_recognised(tmp_path, capsys):
+    assert main(["train", "maps/cross.txt", "--out", str(tmp_path / "run")]) == 2
+    assert "Did you mean --map maps/cross.txt?" in capsys.readouterr().err
+
+
 def test_a_command_that_does_not_exist_is_answered_with_a_similar_one(capsys):
     assert main(["trian"]) == 2
     assert "there is no command 'trian'. Did you mean train?" in capsys.readouterr().err

@@ -224,6 +224,8 @@ def make_env(env_id: str, *, observation: ObservationMode = "pixels", reward_fre
 
 def _suggestion(env_id: str) -> str:
     """Returns the end of an error message about an unknown environment."""
+    if env_id.endswith(".txt"):
+        return f" Did you mean --map {env_id}?"
     # Ids of Gymnasium end with a version, and functions are named after their module.
     is_gymnasium = re.search(r"-v\d+$", env_id) or ":" in env_id
     if is_gymnasium:

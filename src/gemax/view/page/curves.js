@@ -98,7 +98,12 @@ export function curvesView() {
     for (const group of groups) {
       const colour = colours.get(group.key);
       const lines = group.runs.map((run) => curveOf(run, metric)).filter((curve) => curve.x.length);
-      for (const { y } of lines) { total += y.length; missing += y.filter((value) => value === null).length; }
+      for (const { y } of lines) {
+        // A return has no value before the first episode ends.
+        const known = y.slice(Math.max(y.findIndex((value) => value !== null), 0));
+        total += known.length;
+        missing += known.filter((value) => value === null).length;
+      }
       if (!lines.length) continue;
       const isBand = state.grouped && lines.length > 1;
       traces.push(...(isBand ? bandTraces(group, lines, colour, metric) : lineTraces(group, lines, colour)));
