@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import interleaved  # isort: skip  (before jax)
+import one_thread  # isort: skip  # noqa: F401  (before jax)
+import interleaved
 import jax
 import numpy as np
 import optax

@@ -1,12 +1,10 @@
 """Compares the processor time of calls that take turns, so that other load on the machine affects all of them.
 
-Each library computes in one thread: on a shared machine, wall-clock time and waiting threads measure the other programs
-too. Import this module before jax and torch, which read the number of threads when they are imported.
+Scripts import `one_thread` too: on a shared machine, wall-clock time measures the other programs.
 """
 
 import importlib.metadata
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +13,8 @@ from typing import Any, NamedTuple
 
 from gemax.runs.provenance import provenance
 
-os.environ |= {"OMP_NUM_THREADS": "1", "NPROC": "1", "PJRT_NPROC": "1"}
-# Not only the size of the pool: matrix products have threads of their own.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
+MIN_SHARE = 2 / 3
+"""A ratio may fall to this share of the recorded one before a test fails."""
 
 
 class Ratio(NamedTuple):
@@ -54,6 +51,17 @@ def ratio_of(theirs: Sequence[float], ours: Sequence[float]) -> Ratio:
 def comparison(point: int, name: str, ratio: Ratio, goal: float | None = None) -> dict[str, Any]:
     """Returns one row of the report: a ratio that belongs to a point of it, and the goal."""
     return {"point": point, "name": name, **ratio._asdict(), "goal": goal}
+
+
+def fallen(script: str, comparisons: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns a message for each ratio that is less than two thirds of the one recorded beside the script."""
+    recorded = json.loads(Path(script).with_suffix(".json").read_text())["comparisons"]
+    ratios = {row["name"]: row["ratio"] for row in recorded}
+    return [
+        f"{row['name']}: {row['ratio']:.3g}, recorded {ratios[row['name']]:.3g}"
+        for row in comparisons
+        if row["ratio"] < MIN_SHARE * ratios.get(row["name"], 0.0)
+    ]
 
 
 def write_results(script: str, command: str, libraries: Sequence[str] = (), **results: Any) -> None:

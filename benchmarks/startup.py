@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import one_thread  # isort: skip  # noqa: F401  (inherited by the commands)
 import interleaved
 
 UPDATES = 10

@@ -8,9 +8,10 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-import interleaved  # isort: skip  (before jax and torch)
+import one_thread  # isort: skip  # noqa: F401  (before jax)
 import flax.linen as nn
 import gymnasium
+import interleaved
 import numpy as np
 import optax
 import torch
