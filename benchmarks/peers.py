@@ -96,10 +96,8 @@ class RllteCallback(BaseCallback):
         add_to_rewards(self.locals["rollout_buffer"], scale * rewards.detach().numpy())
 
 
-def make_envs(num_envs: int, observation: str) -> gymnasium.vector.VectorEnv:
-    return gymnasium.make_vec(
-        "gemax/TwoRooms-v0", num_envs, autoreset_mode="SameStep", observation=observation
-    )
+def make_envs(num_envs: int, observation: str, mode: str = "SameStep") -> gymnasium.vector.VectorEnv:
+    return gymnasium.make_vec("gemax/TwoRooms-v0", num_envs, autoreset_mode=mode, observation=observation)
 
 
 def ours(seed: int, preset: Any = "laptop", **settings: Any) -> Candidate:
@@ -164,8 +162,8 @@ def gemax_callback(method: str) -> Callable[[Any], BaseCallback]:
 
 
 def rllte_callback(name: str) -> Callable[[Any], BaseCallback]:
-    # rllte steps its environments for initial moments, so it gets its own.
-    return lambda envs: RllteCallback(name, make_envs(envs.num_envs, "cells"))
+    # rllte steps its environments for initial moments, so it gets its own. Flattening needs this autoreset mode.
+    return lambda envs: RllteCallback(name, make_envs(envs.num_envs, "cells", "NextStep"))
 
 
 OURS, PIXELS, PAPER, EPISODES_OFF = (

@@ -1,15 +1,15 @@
 """Writes `results/benchmarks.md` and its pictures from the last results of all benchmarks.
 
 `make benchmarks`. A benchmark belongs to the report if its JSON file has `comparisons` (ratios to a peer) or `limits`
-(values that should not be exceeded), each with the number of a point below. The roofline and the memory come from
-`training.json`.
+(values that should not be exceeded), each with the number of a point below. The share of the peak and the memory come
+from `training.json`.
 """
 
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from report_plots import plot_growth, plot_memory, plot_ratios, plot_roofline
+from report_plots import plot_growth, plot_memory, plot_peak, plot_ratios
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "results"
@@ -180,8 +180,8 @@ def section(number: int, results: dict[str, dict[str, Any]]) -> list[str]:
         lines += ["![Growth](benchmarks-4.png)", "", *growth_lines(results["growth"]), ""]
         lines += [source_line(results["growth"]), ""]
     elif number == 5:
-        plot_roofline(results["training"], RESULTS / "benchmarks-5.png")
-        lines += ["![Roofline](benchmarks-5.png)", "", *training_tables(results, 5)]
+        plot_peak(results["training"], RESULTS / "benchmarks-5.png")
+        lines += ["![Matrix products and the peak](benchmarks-5.png)", "", *training_tables(results, 5)]
     elif number == 7:
         plot_memory(results["training"], RESULTS / "benchmarks-7.png")
         lines += ["![Memory](benchmarks-7.png)", "", *training_tables(results, 7)]

@@ -25,7 +25,7 @@ def plot_ratios(rows: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def plot_roofline(training: dict[str, Any], path: Path) -> None:
+def plot_peak(training: dict[str, Any], path: Path) -> None:
     """Draws the speed of the matrix products of each case, and the measured peak in the same run."""
     cases = training["cases"]
     names = list(cases)[::-1]
