@@ -110,7 +110,7 @@ def main() -> None:
             "allowed": curve.allowed,
         }
         print(name, curves[name], flush=True)
-    interleaved.write_results(__file__, "make bench-growth", curves=curves)
+    interleaved.write_results(__file__, curves=curves)
 
 
 if __name__ == "__main__":

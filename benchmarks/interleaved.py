@@ -5,7 +5,9 @@ Scripts import `one_thread` too: on a shared machine, wall-clock time measures t
 
 import importlib.metadata
 import json
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -64,8 +66,9 @@ def fallen(script: str, comparisons: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def write_results(script: str, command: str, libraries: Sequence[str] = (), **results: Any) -> None:
-    """Writes the results of a benchmark beside its script, with the commit and the versions of the libraries."""
+def write_results(script: str, libraries: Sequence[str] = (), **results: Any) -> None:
+    """Writes the results of a benchmark beside its script, with its command, the commit and versions of libraries."""
+    command = shlex.join(["python", f"benchmarks/{Path(script).name}", *sys.argv[1:]])
     versions = {name: importlib.metadata.version(name) for name in libraries}
     content = {"command": command, **provenance(), "threads": 1, "peers": versions, **results}
     Path(script).with_suffix(".json").write_text(json.dumps(content, indent=2) + "\n")

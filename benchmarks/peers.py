@@ -256,7 +256,6 @@ def main() -> None:
         sys.exit("\n".join(interleaved.fallen(__file__, comparisons)) or 0)
     interleaved.write_results(
         __file__,
-        "make bench-peers",
         ("torch", "stable-baselines3", "sb3-contrib", "rllte-core"),
         comparisons=comparisons,
         frames_per_second=speeds,

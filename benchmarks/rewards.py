@@ -233,7 +233,6 @@ def main() -> None:
     print(errors)
     interleaved.write_results(
         __file__,
-        "make bench-rewards",
         ("torch", "torchrl", "rllte-core"),
         comparisons=comparisons,
         errors=errors,

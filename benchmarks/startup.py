@@ -53,7 +53,6 @@ def main() -> None:
     limit = {"name": "second start to the first update, seconds", "value": seconds["train, second start"]}
     interleaved.write_results(
         __file__,
-        "make bench-startup",
         seconds=seconds,
         limits=[{"point": 6, **limit, "limit": GOAL_SECONDS}],
     )

@@ -135,7 +135,6 @@ def main() -> None:
         print(env_id, milliseconds[env_id], flush=True)
     interleaved.write_results(
         __file__,
-        "make bench-wrapper",
         ("torch", "rllte-core"),
         num_envs=NUM_ENVS,
         rollout_length=ROLLOUT_LENGTH,
