@@ -126,10 +126,14 @@ def sb3(seed: int, agent: Any, policy: str, make_callback: Any, **settings: Any)
         stats_window_size=1000,
         **(SETTINGS | settings),
     )
-    callback, frames = make_callback(envs), SETTINGS["n_steps"] * envs.num_envs
+    frames = SETTINGS["n_steps"] * envs.num_envs
+    _, callback = model._setup_learn(10**9, make_callback(envs))
+    callback.on_training_start(locals(), globals())
 
     def train() -> float:
-        model.learn(frames, callback=callback, reset_num_timesteps=False)
+        # One iteration of `model.learn`, which would set up everything anew in each call.
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+        model.train()
         returns = [episode["r"] for episode in model.ep_info_buffer or []]
         return float(np.mean(returns)) if len(returns) == 1000 else 0.0
 

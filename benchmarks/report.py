@@ -46,8 +46,8 @@ POINTS = {
         "RND needs 0.74 GFLOP of matrix products per batch. Its peers need 1.14 GFLOP, because they compute each "
         "network once for the reward and again for the loss. Everything beyond this factor of 1.55 is their "
         "overhead, and TorchRL has little. Nobody else has GEM, so that it has no goal in batches. With "
-        "`per_step=True`, the wrapper returns a reward at every step, which takes a compiled call of at least 0.05 "
-        "ms. rllte has no such mode: it computes rewards once per rollout, as the wrapper does with "
+        "`per_step=True`, the wrapper returns a reward at every step, which takes a compiled call. rllte "
+        "has no such mode: it computes rewards once per rollout, as the wrapper does with "
         "`per_step=False`.",
     ),
     4: Point(
