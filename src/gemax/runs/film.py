@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from gemax.runs.evaluation import LoadedRun
 from gemax.runs.files import write_bytes
 from gemax.runs.policy import Policy
+from gemax.stopping import check_stop
 from gemax.training.collector import EpisodeOptions
 from gemax.training.rendering import RenderedStep
 
@@ -49,6 +50,7 @@ def write_film(
         log(
             f"The film was cut after {MAX_FRAMES:,} images. Record fewer episodes, or lower max_episode_steps."
         )
+    check_stop()
     write = _write_mp4 if path.suffix == ".mp4" else _write_gif
     write(path, frames[:MAX_FRAMES], fps)
 
@@ -64,6 +66,7 @@ def check_film_path(path: Path) -> None:
 def _frames(steps: Iterable[RenderedStep]) -> Iterator[Image.Image]:
     """Yields the images with a caption each. The last one of every episode is repeated."""
     for step in steps:
+        check_stop()
         frame = add_caption(step.image, caption(step))
         yield from [frame] * (LAST_FRAME_REPEATS if step.is_last else 1)
 
@@ -94,10 +97,12 @@ def add_caption(image: UInt8[np.ndarray, "height width 3"], text: str) -> Image.
 def _write_gif(path: Path, frames: list[Image.Image], fps: int) -> None:
     # One palette for all images, so that only the changed part of an image is stored.
     palette = _common_palette(frames)
-    first, *others = [
-        frame.quantize(palette=palette, dither=Image.Dither.NONE)
-        for frame in frames
-    ]  # fmt: skip
+
+    def quantized(frame: Image.Image) -> Image.Image:
+        check_stop()
+        return frame.quantize(palette=palette, dither=Image.Dither.NONE)
+
+    first, *others = map(quantized, frames)
     buffer = io.BytesIO()
     first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1000 / fps), loop=0)
     write_bytes(path, buffer.getvalue())
