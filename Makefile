@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check lint types imports docs notebook pictures browser test-browser test-slow test-faults test-ray test-install reliability test-peers clean fuzz
+.PHONY: train test check lint types imports docs notebook pictures browser test-browser test-runs test-slow test-faults test-ray test-install reliability test-peers clean fuzz
 
 train: $(VENV)/.installed
 	$(BIN)/gemax train two-rooms
@@ -18,6 +18,10 @@ browser: $(VENV)/.installed-dev
 
 test-browser: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/view -m browser --numprocesses=0
+
+# Runs that are trained, killed and resumed, also in child processes.
+test-runs: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m "whole_runs and not slow and not slow_fault"
 
 test-slow: $(VENV)/.installed-dev
 	JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= $(BIN)/python -m pytest -m slow --numprocesses=0 --timeout=3600

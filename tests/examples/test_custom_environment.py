@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.whole_runs
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_environment.py"
 TINY = {
     "num_envs": 8, "unroll_length": 4, "unroll_period": 4, "torso_size": 6, "lstm_size": 5, "head_size": 5,

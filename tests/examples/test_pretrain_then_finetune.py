@@ -6,6 +6,8 @@ from pathlib import Path
 import minari
 import pytest
 
+pytestmark = pytest.mark.whole_runs
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pretrain_then_finetune.py"
 TINY = {
     "num_envs": 8, "unroll_length": 15, "unroll_period": 15, "torso_size": 6, "lstm_size": 5, "head_size": 5,

@@ -20,6 +20,8 @@ from gemax.experiments.report import write_report
 from gemax.experiments.reproduction import Options, Reproduction, reproduce
 from gemax.runs.provenance import provenance
 
+pytestmark = pytest.mark.whole_runs
+
 FEW = ("fig2", "fig10", "extension-negatives")
 
 

@@ -19,6 +19,8 @@ from gemax.errors import ExitCode
 from gemax.runs.metrics_file import read_metrics
 from gemax.view.library import Library
 
+pytestmark = pytest.mark.whole_runs
+
 TINY = {
     "method": "rnd", "num_envs": 4, "unroll_length": 4, "unroll_period": 4, "updates": 4, "torso_size": 6,
     "lstm_size": 5, "head_size": 5, "embedding_size": 3, "time_buckets": 3, "episodic_weight": 0.0,

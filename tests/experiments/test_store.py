@@ -13,6 +13,8 @@ from gemax.launch.worker import split_cores
 from gemax.runs.provenance import provenance
 from gemax.training.presets import configure
 
+pytestmark = pytest.mark.whole_runs
+
 SMALL = SMOKE | {"method": "none"}
 
 

@@ -29,6 +29,8 @@ from gemax.runs.run_directory import RunDirectory
 from gemax.runs.session import Hooks, resume, start_run
 from gemax.training.presets import configure
 
+pytestmark = pytest.mark.whole_runs
+
 # The folder of checkpoints
 
 

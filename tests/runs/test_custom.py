@@ -21,6 +21,8 @@ from gemax.testing import check_reward
 from gemax.training.assemble import CustomParts, assemble
 from gemax.training.presets import configure
 
+pytestmark = pytest.mark.whole_runs
+
 SMALL = {
     "num_envs": 8, "unroll_length": 6, "unroll_period": 6, "lstm_size": 8, "torso_size": 16, "head_size": 8,
     "embedding_size": 4, "updates_per_call": 2, "updates": 4, "episodic_weight": 0.0,

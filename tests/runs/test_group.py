@@ -29,6 +29,8 @@ from gemax.runs.seed_directories import new_run_path
 from gemax.training.config import config_from_json
 from gemax.training.nonfinite import RETURNS, nonfinite_metrics
 
+pytestmark = pytest.mark.whole_runs
+
 TWO = CONFIG.replace(seeds=2)
 SEEDS = ("seed-0", "seed-1")
 

@@ -32,6 +32,8 @@ from gemax.runs.checkpoint_format import ARRAYS, MANIFEST
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory
 
+pytestmark = pytest.mark.whole_runs
+
 
 def assert_ends_like(whole, path):
     assert last_arrays(path) == last_arrays(whole)

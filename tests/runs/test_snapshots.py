@@ -31,6 +31,8 @@ from gemax.training.assemble import CustomParts, assemble
 from gemax.training.loop import initial_states
 from gemax.training.presets import configure
 
+pytestmark = pytest.mark.whole_runs
+
 TINY = {"num_envs": 8, "torso_size": 8, "lstm_size": 8, "head_size": 8, "embedding_size": 4}
 
 

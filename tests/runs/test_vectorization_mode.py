@@ -12,6 +12,8 @@ from tests.runs.children import checkpoints, cli, flags_of, started, wait_for_me
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory
 
+pytestmark = pytest.mark.whole_runs
+
 TINY = {
     "method": "none", "num_envs": 2, "unroll_length": 4, "unroll_period": 4, "updates": 1000, "torso_size": 6,
     "lstm_size": 5, "head_size": 5, "time_buckets": 3, "checkpoint_every": 400, "vectorization_mode": "async",

@@ -25,6 +25,8 @@ from gemax.training.assemble import CustomParts, assemble
 from gemax.training.loop import initial_states
 from gemax.training.presets import configure
 
+pytestmark = pytest.mark.whole_runs
+
 COUNTING = "gym:tests.envs.host.toys:gemax-test/Counting-v0"
 
 

@@ -10,6 +10,8 @@ from gemax.experiments.explore import runner
 from gemax.experiments.explore.runner import Options, bench_explore, check_clean, check_packages
 from gemax.experiments.explore.suite import METHODS, TASKS, find_methods, find_tasks
 
+pytestmark = pytest.mark.whole_runs
+
 OPTIONS = {"methods": find_methods(["none"]), "smoke": True, "jobs": 1}
 
 
