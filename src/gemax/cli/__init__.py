@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run_command(arguments: list[str]) -> int:
     """Runs a verb. Reports errors in one line; `--debug` shows their traceback."""
     debug = DEBUG_FLAG in arguments
-    if NO_CACHE_FLAG not in arguments:
+    if not {NO_CACHE_FLAG, "--help", "-h"} & set(arguments):
         use_compilation_cache()
     try:
         return _run_verb([argument for argument in arguments if argument not in (DEBUG_FLAG, NO_CACHE_FLAG)])
