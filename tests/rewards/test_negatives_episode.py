@@ -132,15 +132,17 @@ def test_a_capacity_below_one_is_refused():
         own_episode(CONFIG, capacity=0)
 
 
-def test_a_memory_of_rows_gives_the_same_rewards_and_learns_the_same_as_a_memory_of_observations():
+@pytest.mark.parametrize("num_rows", [10, 40], ids=["fewer pairs of rows", "fewer pairs of entries"])
+def test_a_memory_of_rows_gives_the_same_rewards_and_learns_the_same_as_a_memory_of_observations(num_rows):
+    rows = jax.random.normal(jax.random.key(0), (num_rows, 3))
     methods = [
         gem(NETWORK, optax.sgd(0.1), CONFIG, (Term(negatives(CONFIG, capacity=7)),))
         for negatives in (own_episode, own_episode_rows)
     ]
-    states = [initial_state(method) for method in methods]
+    states = [method.init(jax.random.key(1), rows, 2) for method in methods]
     steps = [jax.jit(method.step) for method in methods]
     for seed in range(4):
-        transitions = example_transitions(seed, ROWS, 2, 5)
+        transitions = example_transitions(seed, rows, 2, 5)
         # Episodes of earlier rollouts go on, so that the memory matters.
         transitions = transitions._replace(is_first=transitions.is_first.at[0].set(seed == 0))
         results = [step(state, transitions, KEY) for step, state in zip(steps, states, strict=True)]

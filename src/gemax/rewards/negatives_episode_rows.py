@@ -51,9 +51,19 @@ def own_episode_rows(
     def compare(memory: RowMemory, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
         num_steps = transitions.reward.shape[0]
         entries, is_negative, memory = extend(memory, transitions)
-        points, log_g = outputs.embedding[entries], outputs.log_g[entries]
-        matrix = jax.vmap(lambda points: similarity(points[-num_steps:], points))(points)
-        return Comparison((episode_batch(matrix, log_g, is_negative, config.alpha),), memory)
+        matrix = entry_similarity(outputs.embedding, entries, num_steps)
+        return Comparison((episode_batch(matrix, outputs.log_g[entries], is_negative, config.alpha),), memory)
+
+    def entry_similarity(
+        table: Float[Array, "rows D"], entries: Int[Array, "envs entries"], num_steps: int
+    ) -> Float[Array, "envs time entries"]:
+        """Returns the similarity of the last `num_steps` entries of each environment to all of its entries."""
+        steps, num_rows = entries[:, -num_steps:], table.shape[0]
+        if num_rows**2 <= steps.size * entries.shape[1]:
+            # The table has fewer pairs of rows than there are pairs of entries.
+            pairs = similarity(table, table).reshape(-1)
+            return pairs[steps[:, :, None] * num_rows + entries[:, None, :]]
+        return jax.vmap(lambda points: similarity(points[-num_steps:], points))(table[entries])
 
     def remember(
         memory: RowMemory, outputs: Outputs, transitions: Transition, is_valid: Bool[Array, " envs"]
