@@ -21,7 +21,7 @@ from gemax.runs.snapshots.files import (
 )
 from gemax.view.claims import find_report, is_plot, read_report
 from gemax.view.confined import Confined, RefusedError
-from gemax.view.metric_lines import MetricLines, number, read_lines
+from gemax.view.metric_lines import number, read_curves, read_last_record
 from gemax.view.snapshot_json import snapshot_json
 from gemax.view.warnings import warnings_of
 
@@ -61,7 +61,7 @@ class Library:
         self.root = self.confined.root
         self.name = root.name or self.root.name or str(self.root)
         self._entries: dict[str, tuple[Fingerprint, dict[str, Any]]] = {}
-        self._lines: dict[Path, tuple[tuple[int, int, int], MetricLines]] = {}
+        self._known_curves: dict[Path, tuple[tuple[Any, ...], dict[str, list[float | None]]]] = {}
         self._lock = threading.Lock()
 
     def fingerprints(self) -> dict[str, Fingerprint]:
@@ -87,7 +87,8 @@ class Library:
     def curves(self, run_ids: list[str], metrics: list[str]) -> dict[str, Any]:
         """Returns the values of metrics over updates, frames and seconds, thinned to what a chart can show."""
         max_points = min(max(POINTS_OF_ALL_RUNS // max(len(run_ids), 1), MIN_POINTS), MAX_POINTS)
-        return {run_id: self._curves(run_id, metrics, max_points) for run_id in run_ids}
+        names = (*AXES, *metrics)
+        return {run_id: self._curves(run_id, names, max_points) for run_id in run_ids}
 
     def snapshot(self, run_id: str, update: int) -> dict[str, Any]:
         """Returns a snapshot of a run. `message` says what is wrong with a damaged one."""
@@ -193,7 +194,7 @@ class Library:
         messages: list[str] = []
         config = self._read_json(path / CONFIG, messages)
         summary = self._read_json(path / SUMMARY, messages, may_be_missing=True)
-        lines, scene, updates = self._last_lines(path, messages), None, []
+        last, scene, updates = self._last_record(path, messages), None, []
         folder = path / FOLDER
         if folder.is_dir():
             try:
@@ -201,7 +202,6 @@ class Library:
                 updates = snapshot_updates(folder)
             except (SnapshotError, RefusedError) as error:
                 messages.append(str(error))
-        last = lines.lines[-1] if lines.lines else {}
         env, intrinsic, run = (_section(config, name) for name in ("env", "intrinsic", "run"))
         return {
             "id": run_id,
@@ -218,9 +218,9 @@ class Library:
             "messages": messages,
         }
 
-    def _last_lines(self, path: Path, messages: list[str]) -> MetricLines:
+    def _last_record(self, path: Path, messages: list[str]) -> dict[str, Any]:
         try:
-            lines = read_lines(self.confined.check(path / METRICS), 8)
+            last = read_last_record(self.confined.check(path / METRICS))
         except FileNotFoundError:
             messages.append(f"{METRICS} is missing, so there are no curves.")
         except RefusedError as error:
@@ -228,40 +228,41 @@ class Library:
         except OSError as error:
             messages.append(f"{METRICS} cannot be read: {error.strerror or error}.")
         else:
-            if lines.num_damaged:
+            if last.has_damaged_lines:
                 messages.append(
                     f"{METRICS} has damaged lines, which are left out. Resume the run to drop them."
                 )
-            return lines
-        return MetricLines([])
+            return last.record
+        return {}
 
-    def _curves(self, run_id: str, metrics: list[str], max_points: int) -> dict[str, Any]:
+    def _curves(self, run_id: str, names: tuple[str, ...], max_points: int) -> dict[str, list[float | None]]:
         try:
             path = self.confined.check(self.root / run_id / METRICS)
             if not self.confined.contains(self.root / run_id):
                 raise RefusedError
-            lines = self._lines_of(path, max_points).lines
+            return self._curves_of(path, names, max_points)
         except (OSError, RefusedError):
-            lines = []
-        return {name: [number(line.get(name)) for line in lines] for name in (*AXES, *metrics)}
+            return {name: [] for name in names}
 
-    def _lines_of(self, path: Path, max_lines: int) -> MetricLines:
-        """Reads metrics again only if the file has changed, so that many pages cost as much as one.
+    def _curves_of(
+        self, path: Path, names: tuple[str, ...], max_points: int
+    ) -> dict[str, list[float | None]]:
+        """Reads metrics again only if the file or the request has changed, so that many pages cost as much as one.
 
-        Keeps the newest lines of each run only: a run that trains for hours changes its file thousands of times.
+        Keeps the newest curves of each run only: a run that trains for hours changes its file thousands of times.
         """
         status = path.stat()
-        stamp = (status.st_size, status.st_mtime_ns, max_lines)
+        stamp = (status.st_size, status.st_mtime_ns, names, max_points)
         with self._lock:
-            known = self._lines.get(path)
+            known = self._known_curves.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
-        lines = read_lines(path, max_lines)
+        curves = read_curves(path, names, max_points)
         with self._lock:
-            self._lines[path] = (stamp, lines)
-            if len(self._lines) > MAX_RUNS:
-                del self._lines[next(iter(self._lines))]
-        return lines
+            self._known_curves[path] = (stamp, curves)
+            if len(self._known_curves) > MAX_RUNS:
+                del self._known_curves[next(iter(self._known_curves))]
+        return curves
 
     def _snapshots(self, run_id: str) -> Path:
         return self.path(run_id) / FOLDER

@@ -2,7 +2,7 @@
 
 import json
 import math
-import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,30 +12,51 @@ MAX_LINE_BYTES = 64 * 1024
 """No line of metrics is as long as this."""
 
 
-class MetricLines(NamedTuple):
-    """Lines of metrics in order of their updates."""
+class LastRecord(NamedTuple):
+    """The last record of a file, empty if there is none."""
 
-    lines: list[dict[str, Any]]
-    num_damaged: int = 0
-    """Lines among those read that are not records. The last line of a file is not counted: it may be incomplete."""
+    record: dict[str, Any]
+    has_damaged_lines: bool
+    """Whether lines among those read are not records. The last line is not counted: it may be incomplete."""
 
 
-def read_lines(path: Path, max_lines: int) -> MetricLines:
-    """Reads at most `max_lines` lines, evenly spaced, with the first and the last one.
+def read_last_record(path: Path) -> LastRecord:
+    """Returns the last record, and whether lines before it are damaged.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    last, has_damaged_lines, is_damaged = {}, False, False
+    for record in read_records(path, max_lines=8):
+        has_damaged_lines |= is_damaged
+        is_damaged = record is None
+        last = last if record is None else record
+    return LastRecord(last, has_damaged_lines)
+
+
+def read_curves(path: Path, names: Sequence[str], max_points: int) -> dict[str, list[float | None]]:
+    """Returns the values of metrics at no more than `max_points` updates, the first and the last one among them.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    records = (record for record in read_records(path, max_points) if record is not None)
+    rows = {record["update"]: [number(record.get(name)) for name in names] for record in records}
+    updates = _thinned(sorted(rows), max_points)
+    return {name: [rows[update][column] for update in updates] for column, name in enumerate(names)}
+
+
+def read_records(path: Path, max_lines: int) -> Iterator[dict[str, Any] | None]:
+    """Yields the records of a small file, or no more than `max_lines` of a larger one, evenly spaced.
+
+    Damaged lines yield None. Only one record is in memory at a time: a thousand of them take ten megabytes.
 
     Raises:
         OSError: The file cannot be read.
     """
     size = path.stat().st_size
     texts = _all_lines(path) if size <= MAX_WHOLE_BYTES else _spaced_lines(path, size, max_lines)
-    records = [parse_line(text) for text in texts if text.strip()]
-    num_damaged = sum(record is None for record in records[:-1])
-    by_update = {record["update"]: record for record in records if record is not None}
-    lines = [by_update[update] for update in sorted(by_update)]
-    if len(lines) > max_lines:
-        step = (len(lines) - 1) / (max_lines - 1)
-        lines = [lines[round(index * step)] for index in range(max_lines)]
-    return MetricLines(lines, num_damaged)
+    return (parse_line(text) for text in texts if text.strip())
 
 
 def parse_line(text: bytes) -> dict[str, Any] | None:
@@ -55,19 +76,28 @@ def number(value: Any) -> float | None:
     return value if isinstance(value, int) else float(f"{value:.5g}")
 
 
-def _all_lines(path: Path) -> list[bytes]:
-    return path.read_bytes().split(b"\n")
+def _thinned(updates: list[int], max_points: int) -> list[int]:
+    if len(updates) <= max_points:
+        return updates
+    step = (len(updates) - 1) / (max_points - 1)
+    return [updates[round(index * step)] for index in range(max_points)]
 
 
-def _spaced_lines(path: Path, size: int, max_lines: int) -> list[bytes]:
-    """Returns the first line that starts behind each of evenly spaced positions, and the last lines."""
-    texts = []
+def _all_lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        for index in range(max_lines - 1):
-            file.seek(position := index * size // max_lines)
+        yield from file
+
+
+def _spaced_lines(path: Path, size: int, max_lines: int) -> Iterator[bytes]:
+    """Yields the first line that starts behind each of evenly spaced positions, and the last two lines."""
+    with path.open("rb") as file:
+        end = 0  # of the line before
+        for index in range(max_lines - 2):
+            file.seek(position := index * size // (max_lines - 2))
             if position:
                 file.readline(MAX_LINE_BYTES)  # the rest of a line
-            texts.append(file.readline(MAX_LINE_BYTES))
-        file.seek(-min(size, MAX_LINE_BYTES), os.SEEK_END)
-        *_, before_last, last = [b"", *file.read().split(b"\n")]
-    return [*texts, before_last, last]
+            if file.tell() >= end:
+                yield file.readline(MAX_LINE_BYTES)
+                end = file.tell()
+        file.seek(max(end, size - MAX_LINE_BYTES))
+        yield from file.read().split(b"\n")[-2:]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from gemax.runs.collapse_monitor import CollapseMonitor, ReturnMonitor
-from gemax.view.metric_lines import read_lines
+from gemax.view.metric_lines import read_records
 
 MAX_LINES = 2_000
 
@@ -12,7 +12,9 @@ MAX_LINES = 2_000
 def warnings_of(run: Path, metrics: Path) -> list[str]:
     """Returns the warnings, each with its update. A damaged line has none."""
     monitors, warnings = (CollapseMonitor(), ReturnMonitor(run)), []
-    for line in read_lines(metrics, MAX_LINES).lines:
+    for line in read_records(metrics, MAX_LINES):
+        if line is None:
+            continue
         for monitor in monitors:
             warnings += [f"Update {line['update']:,}: {text}" for text in _new_warnings(monitor, line)]
         if line.get("consecutive_nonfinite"):
