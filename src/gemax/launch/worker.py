@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from gemax.runs.files import write_bytes, write_json
+from gemax.runs.metrics_file import read_last_metrics
 
 if TYPE_CHECKING:
     from gemax.training.config import Config
@@ -133,13 +134,9 @@ class Worker:
         return f"the worker process died with exit code {self._process.exitcode}"
 
     def fraction(self) -> float:
-        """Returns the finished fraction of the run, from its metrics: one line per compiled call."""
+        """Returns the finished fraction of the run."""
         assert self.config is not None
-        try:
-            lines = (self._run / "metrics.jsonl").read_bytes().count(b"\n")
-        except OSError:
-            return 0.0
-        return min(lines * self.config.run.updates_per_call / self.config.run.updates, 1.0)
+        return finished_fraction(self._run, self.config.run.updates)
 
     def stop(self) -> None:
         """Stops the worker after a checkpoint. Signals it only once, since a second signal skips the checkpoint."""
@@ -152,6 +149,12 @@ class Worker:
         if self._process is not None:
             self._connection.close()
             self._process.join()
+
+
+def finished_fraction(run: Path, updates: int) -> float:
+    """Returns the finished fraction of a run, from the last line of its metrics."""
+    metrics = read_last_metrics(run / "metrics.jsonl")
+    return 0.0 if metrics is None else min(metrics["update"] / updates, 1.0)
 
 
 def prepare_folder(folder: Path, config: "Config", commit: str | None) -> None:
