@@ -15,8 +15,6 @@ from gemax.runs.checkpoints import save_checkpoint
 from gemax.runs.provenance import provenance
 from gemax.runs.run_directory import RunDirectory
 from gemax.training.config import Config
-from gemax.training.learn import Trainer
-from gemax.training.loop import state_shapes
 from gemax.training.nonfinite import nonfinite_leaves
 from gemax.training.state import TrainState
 
@@ -64,14 +62,13 @@ def save_or_warn(
         log(f"Warning: {_failure(run, state, error)} Training continues without it.")
 
 
-def bytes_needed(trainer: Trainer) -> int:
+def bytes_needed(config: Config, state: TrainState) -> int:
     """Returns the disk space for the checkpoints that a run keeps, the best one, and one more that is being written.
 
     Several seeds also get one checkpoint each at the end. Together these are as large as one checkpoint of all seeds.
     """
-    leaves = jax.tree.leaves(state_shapes(trainer))
-    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
-    return size * (trainer.config.run.keep_checkpoints + 2 + (trainer.config.run.seeds > 1))
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    return size * (config.run.keep_checkpoints + 2 + (config.run.seeds > 1))
 
 
 def rounding_warnings(metadata: dict[str, Any]) -> list[str]:

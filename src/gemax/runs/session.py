@@ -23,7 +23,6 @@ from gemax.runs.checkpoints import Checkpoint, delete_later, load_checkpoint
 from gemax.runs.metric_logger import MetricLogger
 from gemax.runs.metrics_file import read_metrics, rewind_metrics
 from gemax.runs.paths import check_space, free_path
-from gemax.runs.plots import write_group_plots, write_plots
 from gemax.runs.run_directory import RunDirectory, RunLostError, check_in_place, create_run, resume_run
 from gemax.runs.seed_directories import check_not_grouped, new_run_path, open_seed_directories
 from gemax.runs.sinks import OpenSink, combine_sinks
@@ -102,10 +101,10 @@ def start_run(
         if len(config.env.map_text) > LARGE_MAP:
             hooks.log("The map is large. Enumerating its states …")
         trainer = hooks.place(assemble(config, custom))
-        check_space(path, bytes_needed(trainer))
         check_stop()
         hooks.log(f"Run directory: {path}")
         trainer, state = first_state(trainer, hooks.log)
+        check_space(path, bytes_needed(trainer.config, state))
         check_stop()
         path.parent.mkdir(parents=True, exist_ok=True)
         with create_run(path, trainer.config.to_json()) as run:
@@ -304,6 +303,9 @@ def _write_results(session: Session, state: TrainState, seconds: float) -> dict[
 
 def _write_summaries(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:
     """Writes the summary and plots of every seed and of the run. Returns the summary of the run."""
+    # Importing Matplotlib takes half a second, which would delay the first update.
+    from gemax.runs.plots import write_group_plots, write_plots
+
     trainer, run, ceiling = session.trainer, session.run, session.ceiling
     config, summaries, lines = trainer.config, {}, {}
     states = states_by_seed(trainer, state)
