@@ -58,7 +58,7 @@ class Curve(NamedTuple):
 CURVES = {
     "environments, all pairs": Curve((64, 128, 256, 512, 1024), lambda n: Size(num_envs=n), 2.0),
     "environments, table of 100 states": Curve(
-        (64, 256, 1024, 4096, 16_384), lambda n: Size(num_envs=n, has_table=True)
+        (64, 512, 4096, 16_384, 65_536), lambda n: Size(num_envs=n, has_table=True)
     ),
     "states in the table": Curve((50, 500, 5_000, 50_000), lambda n: Size(num_rows=n, has_table=True)),
     "embedding size": Curve((16, 64, 256, 512), lambda n: Size(embedding_size=n)),

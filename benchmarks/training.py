@@ -1,6 +1,8 @@
-"""Measures frames per second of training, the time of each part of an update, and the share of the machine's peak.
+"""Measures frames per second of training, the time of each part of an update, and the distance to the machine's limits.
 
-`make bench-training`
+`make bench-training`. The limits are the speed of a large matrix product and the memory bandwidth of `a + 3 b` for
+arrays that fit into no cache. The roofline of an update is the time of its matrix products if each ran at one of the
+two limits: XLA's own cost analysis counts the body of a loop only once, so operations and bytes are counted here.
 """
 
 import json
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.extend.core
@@ -43,6 +45,19 @@ UPDATES = 5
 """Updates per compiled call."""
 PEAK_SIZE = 2048
 """Size of the square matrices whose product measures the peak of the machine."""
+TRIAD_SIZE = 2**24
+"""Size of the arrays whose sum measures the memory bandwidth."""
+PARTS = ("rollout", "reward", "learning")
+
+
+class Product(NamedTuple):
+    """A matrix product of a program."""
+
+    times: int
+    """How often it is computed."""
+    flops: float
+    num_bytes: float
+    """Size of both operands and the result."""
 
 
 def measure(env: str, preset: Any, changes: dict[str, Any]) -> dict[str, float]:
@@ -65,8 +80,10 @@ def measure(env: str, preset: Any, changes: dict[str, Any]) -> dict[str, float]:
     updates = jax.jit(lambda state: jax.lax.scan(lambda state, _: update(state), state, length=UPDATES))
     transitions = rollout(state)[1]
     window = jax.jit(extend)(state.window, transitions, transitions.reward)
+    jax.block_until_ready((updates(state), agent(state, window), reward(state, transitions)))
+    peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     one, other = (jax.random.normal(jax.random.key(i), (PEAK_SIZE, PEAK_SIZE)) for i in (0, 1))
-    product = jax.jit(jnp.matmul)
+    product, triad = jax.jit(jnp.matmul), make_triad()
     seconds = measure_in_turn(
         {
             "rollout": lambda: rollout(state),
@@ -74,20 +91,46 @@ def measure(env: str, preset: Any, changes: dict[str, Any]) -> dict[str, float]:
             "learning": lambda: agent(state, window),
             "updates": lambda: updates(state),
             "peak": lambda: product(one, other),
+            "triad": triad,
         }
     )
     update_seconds = seconds["updates"] / UPDATES
-    peak = 2 * PEAK_SIZE**3 / seconds["peak"]
-    flops = matmul_flops(jax.make_jaxpr(update)(state).jaxpr)
+    peak, bandwidth = 2 * PEAK_SIZE**3 / seconds["peak"], 3 * 4 * TRIAD_SIZE / seconds["triad"]
+    products = matrix_products(jax.make_jaxpr(update)(state).jaxpr)
+    flops, num_bytes = total_flops(products), sum(it.times * it.num_bytes for it in products)
+    part_products = {
+        "rollout": matrix_products(jax.make_jaxpr(rollout)(state).jaxpr),
+        "reward": matrix_products(jax.make_jaxpr(reward)(state, transitions).jaxpr),
+        "learning": matrix_products(jax.make_jaxpr(agent)(state, window).jaxpr),
+    }
     return {
         "frames_per_second": config.frames_per_update / update_seconds,
         "updates_per_second": 1 / update_seconds,
-        **{f"{part}_ms": 1e3 * seconds[part] for part in ("rollout", "reward", "learning")},
+        **{f"{part}_ms": 1e3 * seconds[part] for part in PARTS},
+        **{
+            f"{part}_share_of_peak": total_flops(part_products[part]) / seconds[part] / peak for part in PARTS
+        },
         "matmul_gflop_per_update": flops / 1e9,
+        "matmul_gbyte_per_update": num_bytes / 1e9,
         "peak_gflops": peak / 1e9,
+        "bandwidth_gbytes": bandwidth / 1e9,
         "share_of_peak": flops / update_seconds / peak,
-        "memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "share_of_roofline": roofline_seconds(products, peak, bandwidth) / update_seconds,
+        "memory_gib": peak_memory,
     }
+
+
+def make_triad() -> Callable[[], Any]:
+    """Returns a call that reads two long arrays and writes their sum to the memory of the first one."""
+    add = jax.jit(lambda a, b: a + 3 * b, donate_argnums=0)
+    total, other = jnp.zeros(TRIAD_SIZE), jnp.ones(TRIAD_SIZE)
+
+    def call() -> Any:
+        nonlocal total
+        total = add(total, other)
+        return total
+
+    return call
 
 
 def measure_in_turn(
@@ -105,22 +148,34 @@ def measure_in_turn(
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def matmul_flops(jaxpr: Any) -> float:
-    """Returns the floating-point operations of all matrix products in a program, with loops unrolled."""
-    total = 0.0
+def matrix_products(jaxpr: Any, times: int = 1) -> list[Product]:
+    """Returns all matrix products of a program. Those in loops are computed several times."""
+    products = []
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
-            lengths = [equation.invars[0].aval.shape[axis] for axis in contracted]
-            total += 2.0 * np.prod(equation.outvars[0].aval.shape) * np.prod(lengths)
-        times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+            operands, result = [variable.aval for variable in equation.invars], equation.outvars[0].aval
+            lengths = [operands[0].shape[axis] for axis in contracted]
+            flops = 2.0 * np.prod(result.shape) * np.prod(lengths)
+            num_bytes = sum(it.dtype.itemsize * np.prod(it.shape) for it in (*operands, result))
+            products.append(Product(times, flops, num_bytes))
+        inner_times = times * (equation.params.get("length", 1) if equation.primitive.name == "scan" else 1)
         for inner in jax.tree.leaves(
             list(equation.params.values()),
             is_leaf=lambda leaf: hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr"),
         ):
             if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                total += times * matmul_flops(getattr(inner, "jaxpr", inner))
-    return total
+                products += matrix_products(getattr(inner, "jaxpr", inner), inner_times)
+    return products
+
+
+def total_flops(products: list[Product]) -> float:
+    return sum(it.times * it.flops for it in products)
+
+
+def roofline_seconds(products: list[Product], peak: float, bandwidth: float) -> float:
+    """Returns the time of the products if each ran at the peak or, if that takes longer, at the memory bandwidth."""
+    return sum(it.times * max(it.flops / peak, it.num_bytes / bandwidth) for it in products)
 
 
 def main() -> None:
