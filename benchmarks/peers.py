@@ -61,11 +61,11 @@ class Candidate(NamedTuple):
 class RllteCallback(BaseCallback):
     """Adds the reward of rllte to each rollout, before the agent learns from it."""
 
-    def __init__(self, name: str, envs: Any) -> None:
+    def __init__(self, name: str, envs: Any, scale: float) -> None:
         super().__init__()
         # Not installed where the test runs, which compares with other peers.
         make = getattr(import_module("rllte.xplore.reward"), name)
-        self._reward = make(FlattenObservation(envs), latent_dim=LAPTOP.head_size)
+        self._reward, self._scale = make(envs, latent_dim=LAPTOP.head_size), scale
         self._steps: list[tuple[Any, ...]] = []
 
     def _on_rollout_start(self) -> None:
@@ -92,8 +92,7 @@ class RllteCallback(BaseCallback):
         names = ("observations", "actions", "rewards", "terminateds", "truncateds", "next_observations")
         columns = (torch.stack(column) for column in zip(*self._steps, strict=True))
         rewards = self._reward.compute(dict(zip(names, columns, strict=True)))
-        scale = configure("two-rooms").intrinsic.intrinsic_scale
-        add_to_rewards(self.locals["rollout_buffer"], scale * rewards.detach().numpy())
+        add_to_rewards(self.locals["rollout_buffer"], self._scale * rewards.detach().numpy())
 
 
 def make_envs(num_envs: int, observation: str, mode: str = "SameStep") -> gymnasium.vector.VectorEnv:
@@ -126,18 +125,22 @@ def sb3(seed: int, agent: Any, policy: str, make_callback: Any, **settings: Any)
         stats_window_size=1000,
         **(SETTINGS | settings),
     )
-    frames = SETTINGS["n_steps"] * envs.num_envs
-    _, callback = model._setup_learn(10**9, make_callback(envs))
-    callback.on_training_start(locals(), globals())
+    return Candidate(SETTINGS["n_steps"] * envs.num_envs, train_call(model, make_callback(envs), 1000))
+
+
+def train_call(model: Any, callback: BaseCallback | None, num_episodes: int) -> Callable[[], float]:
+    """Returns a call that trains on one rollout, and returns the mean return of the last episodes."""
+    _, callbacks = model._setup_learn(10**9, callback)
+    callbacks.on_training_start(locals(), globals())
 
     def train() -> float:
         # One iteration of `model.learn`, which would set up everything anew in each call.
-        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+        model.collect_rollouts(model.env, callbacks, model.rollout_buffer, n_rollout_steps=model.n_steps)
         model.train()
         returns = [episode["r"] for episode in model.ep_info_buffer or []]
-        return float(np.mean(returns)) if len(returns) == 1000 else 0.0
+        return float(np.mean(returns)) if len(returns) == num_episodes else 0.0
 
-    return Candidate(frames, train)
+    return train
 
 
 def ppo(seed: int, make_callback: Any) -> Candidate:
@@ -167,7 +170,11 @@ def gemax_callback(method: str) -> Callable[[Any], BaseCallback]:
 
 def rllte_callback(name: str) -> Callable[[Any], BaseCallback]:
     # rllte steps its environments for initial moments, so it gets its own. Flattening needs this autoreset mode.
-    return lambda envs: RllteCallback(name, make_envs(envs.num_envs, "cells", "NextStep"))
+    def make(envs: gymnasium.vector.VectorEnv) -> BaseCallback:
+        flat = FlattenObservation(make_envs(envs.num_envs, "cells", "NextStep"))
+        return RllteCallback(name, flat, configure("two-rooms").intrinsic.intrinsic_scale)
+
+    return make
 
 
 OURS, PIXELS, PAPER, EPISODES_OFF = (
