@@ -50,6 +50,12 @@ def ratio_of(theirs: Sequence[float], ours: Sequence[float]) -> Ratio:
     return Ratio(*(float(f"{value:.3g}") for value in (middle, low, high)))
 
 
+def ratio_of_few(theirs: Sequence[float], ours: Sequence[float]) -> Ratio:
+    """Returns the median ratio of their time to ours, with its range. For runs that are too few for quartiles."""
+    ratios = [their_time / our_time for their_time, our_time in zip(theirs, ours, strict=True)]
+    return Ratio(*(float(f"{value:.3g}") for value in (statistics.median(ratios), min(ratios), max(ratios))))
+
+
 def comparison(point: int, name: str, ratio: Ratio, goal: float | None = None) -> dict[str, Any]:
     """Returns one row of the report: a ratio that belongs to a point of it, and the goal."""
     return {"point": point, "name": name, **ratio._asdict(), "goal": goal}

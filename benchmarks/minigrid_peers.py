@@ -196,10 +196,7 @@ def compare(speeds: list[dict[str, list[float]]], runs: list[dict[str, Any]]) ->
         )
         is_bound = any(run["solved"] is None for run in runs if run["name"] == peer)
         title = f"{OURS} / {peer}, time to {GOAL_RETURN}{', at least' if is_bound else ''}"
-        ratios = sorted(their / our for their, our in zip(times, own, strict=True))
-        ratio = interleaved.Ratio(
-            *(float(f"{value:.3g}") for value in (ratios[len(ratios) // 2], ratios[0], ratios[-1]))
-        )
+        ratio = interleaved.ratio_of_few(times, own)
         rows.append(interleaved.comparison(2, title, ratio, TIME_GOAL))
     return rows
 

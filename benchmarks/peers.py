@@ -1,16 +1,12 @@
-"""Compares whole training in 2-Rooms with agents of other libraries: frames per second, or seconds until solved.
+"""Compares whole training in 2-Rooms with agents of other libraries, in frames per second.
 
 `make bench-peers`. All have 64 environments, rollouts of 30 steps and networks of the same widths. Agents of
 Stable-Baselines3 see the cells of the map, and have the settings of `examples/sb3_ppo.py`. The paper's setting is
 compared with `torch_gem.py`, a plain PyTorch version with the same configuration.
-
-With `--solve`, each trains until the mean return of the last 1,000 episodes is 0.95, or until its budget of frames is
-used up. It counts as solved if the return is still there after as many frames again, up to 200,000.
 """
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -43,7 +39,7 @@ from gemax.training.presets import configure
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from sb3_ppo import SETTINGS
 
-HORIZON, SOLVED, HELD_FRAMES = 30, 0.95, 200_000
+HORIZON = 30
 LAPTOP = configure("two-rooms").agent
 ROUNDS, UPDATES_PER_CALL = 5, 10
 """Updates of our trainer in one compiled call. `gemax train` has 10 too."""
@@ -226,42 +222,13 @@ def measure_speed(names: list[str], rounds: int) -> tuple[list[dict[str, Any]], 
     return comparisons, speeds
 
 
-def seconds_to_solve(candidate: Candidate, budget: int) -> dict[str, Any]:
-    """Trains until the task is solved. Returns the frames and processor seconds, and whether the return was held."""
-    started, frames, mean_return = time.process_time(), 0, 0.0
-    while frames < budget and mean_return < SOLVED - 1e-6:
-        mean_return = candidate.train()
-        frames += candidate.frames
-    solved_frames, seconds = frames, time.process_time() - started
-    end = frames + min(frames, HELD_FRAMES) if mean_return >= SOLVED - 1e-6 else frames
-    while frames < end:
-        mean_return = candidate.train()
-        frames += candidate.frames
-    is_held = mean_return >= SOLVED - 1e-6
-    return {"solved": is_held, "frames": solved_frames, "seconds": round(seconds, 1), "return": mean_return}
-
-
-def solve(names: list[str], num_seeds: int, budget: int) -> None:
-    """Prints the result of each run that should solve 2-Rooms."""
-    for seed in range(num_seeds):
-        for name in names:
-            result = seconds_to_solve(CANDIDATES[name](seed), budget)
-            print({"name": name, "seed": seed, **result}, flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--names", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     parser.add_argument("--check", action="store_true", help="fail if a ratio fell by more than a third")
-    parser.add_argument("--solve", action="store_true", help="measure the seconds until 2-Rooms is solved")
-    parser.add_argument("--frames", type=int, default=600_000, help="budget of a run with --solve")
-    parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.solve:
-        solve(options.names, options.seeds, options.frames)
-        return
     comparisons, speeds = measure_speed(options.names, options.rounds)
     if options.check:
         sys.exit("\n".join(interleaved.fallen(__file__, comparisons)) or 0)

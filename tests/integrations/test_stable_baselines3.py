@@ -227,6 +227,25 @@ def test_the_intrinsic_reward_is_saved_beside_the_model_and_loaded(tmp_path):
     assert int(again.learner_state.updates) == 1
 
 
+def test_learning_again_compiles_the_intrinsic_reward_only_if_the_environments_are_others():
+    traced = []
+    reward = recording([])
+
+    def step(state, transitions, key):
+        traced.append(transitions.action.shape)
+        return reward.step(state, transitions, key)
+
+    callback, frames = IntrinsicRewardCallback(reward._replace(step=step)), NUM_ENVS * NUM_STEPS
+    model = agent()
+    for _ in range(3):
+        model.learn(frames, callback=callback, reset_num_timesteps=False)
+    assert traced == [(NUM_STEPS, NUM_ENVS)]
+    assert callback.learner_state is not None
+    assert callback.learner_state.updates == 3
+    agent(env=DummyVecEnv([Clock]), batch_size=NUM_STEPS).learn(NUM_STEPS, callback=callback)
+    assert traced == [(NUM_STEPS, NUM_ENVS), (NUM_STEPS, 1)]
+
+
 def test_an_off_policy_agent_is_referred_to_the_replay_buffer():
     model = DQN("MlpPolicy", Clock(), policy_kwargs=dict(SMALL_POLICY), device="cpu")
     with pytest.raises(ValueError, match="replay_buffer_class=IntrinsicReplayBuffer"):

@@ -81,6 +81,8 @@ class IntrinsicRewardCallback(BaseCallback):
         self.learner_state: LearnerState | None = None
         """State of the intrinsic reward. None before training."""
         self._load_from: Path | None = None
+        self._built_for: tuple[Any, ...] | None = None
+        """What the compiled learner was built for."""
         self._steps: list[tuple[Any, ...]] = []
         """Next observations, rewards and flags of the current rollout. The rollout buffer does not contain them."""
 
@@ -101,13 +103,11 @@ class IntrinsicRewardCallback(BaseCallback):
                 f"{type(self.model).__name__}. For off-policy agents use replay_buffer_class=IntrinsicReplayBuffer."
             )
         num_envs = self.training_env.num_envs
-        self._encoder, self._learner = build_learner(
-            self.options,
-            self.model.observation_space,
-            self.model.action_space,
-            num_envs,
-            recent_negatives=num_envs < MIN_ENVS,
-        )
+        needed = (self.options, self.model.observation_space, self.model.action_space, num_envs)
+        # Every call of `model.learn` comes here. A new learner would be compiled again.
+        if needed != self._built_for:
+            self._encoder, self._learner = build_learner(*needed, recent_negatives=num_envs < MIN_ENVS)
+            self._built_for = needed
         if self.learner_state is None:
             self.learner_state = self._learner.init(jax.random.key(self.seed))
         if self._load_from is not None:
