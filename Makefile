@@ -91,7 +91,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks. gymnax and the peers in PyTorch need separate virtual environments.
-.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-rewards bench-peers bench-solve bench-minigrid-peers bench-startup bench-growth benchmarks bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-rewards bench-peers bench-solve bench-earlier bench-switches bench-minigrid-peers bench-startup bench-growth benchmarks bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
 bench-envs: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/envs.py
 
@@ -151,6 +151,12 @@ bench-peers: .venv-speed/.installed
 
 bench-solve: .venv-speed/.installed
 	.venv-speed/bin/python benchmarks/solve.py
+
+bench-earlier: $(VENV)/.installed
+	$(BIN)/python benchmarks/earlier.py
+
+bench-switches: $(VENV)/.installed
+	$(BIN)/python benchmarks/switches.py
 
 bench-minigrid-peers: .venv-speed/.installed
 	.venv-speed/bin/python benchmarks/minigrid_peers.py
