@@ -1,7 +1,7 @@
 """Measures an update of 2-Rooms against an earlier commit.
 
-`make bench-earlier`. The earlier source is read from the repository. Both train in turn, each in a process of its own with
-one thread, so that other load on the machine affects both.
+`make bench-earlier`. The earlier source is read from the repository. Both train in turn, each in a process with one
+thread, so that other load on the machine affects both.
 """
 
 import argparse
