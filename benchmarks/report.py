@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from report_plots import plot_growth, plot_memory, plot_peak, plot_ratios
+from report_plots import plot_growth, plot_memory, plot_ratios, plot_roofline
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "results"
@@ -133,17 +133,35 @@ def training_tables(results: dict[str, dict[str, Any]], point: int) -> list[str]
     cases = training["cases"]
     if point == 5:
         lines = [
-            "| | GFLOP per update | ms per update | share of the peak |",
-            "|---|---|---|---|",
-            *(
-                f"| {name} | {case['matmul_gflop_per_update']:.3g} | {1e3 / case['updates_per_second']:.3g} | "
-                f"{case['share_of_peak']:.0%} |"
-                for name, case in cases.items()
-            ),
+            "| | GFLOP per update | per byte | ms per update | share of the peak | of the roofline | rollout, reward, "
+            "learning: share of the peak |",
+            "|---|---|---|---|---|---|---|",
+            *(f"| {name} | {limit_cells(case)} |" for name, case in cases.items()),
         ]
     else:
         lines = value_table("peak, GiB", {name: case["memory_gib"] for name, case in cases.items()})
     return [*lines, "", source_line(training), ""]
+
+
+def limit_cells(case: dict[str, float]) -> str:
+    """Returns how far an update is from the limits of the machine, as the cells of a row."""
+    gflop = case["matmul_gflop_per_update"]
+    parts = ", ".join(f"{case[f'{part}_share_of_peak']:.0%}" for part in ("rollout", "reward", "learning"))
+    return (
+        f"{gflop:.3g} | {gflop / case['matmul_gbyte_per_update']:.3g} | {1e3 / case['updates_per_second']:.3g} | "
+        f"{case['share_of_peak']:.0%} | {case['share_of_roofline']:.0%} | {parts}"
+    )
+
+
+def run_table(runs: list[dict[str, Any]]) -> list[str]:
+    """Returns the runs that should reach a goal, with their processor seconds."""
+    lines = ["| run | seed | frames | processor seconds | |", "|---|---|---|---|---|"]
+    for run in runs:
+        verdict = "solved" if run["solved"] else "not solved in its budget"
+        lines.append(
+            f"| {run['name']} | {run['seed']} | {run['frames']:,} | {run['seconds']:g} | {verdict} |"
+        )
+    return lines
 
 
 def error_lines(contents: dict[str, dict[str, Any]]) -> list[str]:
@@ -184,6 +202,8 @@ def section(number: int, results: dict[str, dict[str, Any]]) -> list[str]:
     for content in contents.values():
         if "seconds" in content:
             lines += [*value_table("processor seconds", content["seconds"]), ""]
+        if "runs" in content:
+            lines += [*run_table(content["runs"]), ""]
     errors = error_lines(contents)
     lines += [*errors, ""] if errors else []
     lines += [f"{source_line(content)}\n" for content in contents.values()]
@@ -192,8 +212,8 @@ def section(number: int, results: dict[str, dict[str, Any]]) -> list[str]:
         lines += ["![Growth](benchmarks-4.png)", "", *growth_lines(results["growth"]), ""]
         lines += [source_line(results["growth"]), ""]
     elif number == 5:
-        plot_peak(results["training"], RESULTS / "benchmarks-5.png")
-        lines += ["![Matrix products and the peak](benchmarks-5.png)", "", *training_tables(results, 5)]
+        plot_roofline(results["training"], RESULTS / "benchmarks-5-roofline.png")
+        lines += ["![Roofline](benchmarks-5-roofline.png)", "", *training_tables(results, 5)]
     elif number == 7:
         plot_memory(results["training"], RESULTS / "benchmarks-7.png")
         lines += ["![Memory](benchmarks-7.png)", "", *training_tables(results, 7)]

@@ -27,20 +27,28 @@ def plot_ratios(rows: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def plot_peak(training: dict[str, Any], path: Path) -> None:
-    """Draws the speed of the matrix products of each case, and the measured peak in the same run."""
+def plot_roofline(training: dict[str, Any], path: Path) -> None:
+    """Draws the speed of the matrix products of each case against their operations per byte, below both limits."""
     cases = training["cases"]
-    names = list(cases)[::-1]
-    peaks = [cases[name]["peak_gflops"] for name in names]
-    speeds = [cases[name]["share_of_peak"] * cases[name]["peak_gflops"] for name in names]
-    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+    peak, bandwidth = (
+        float(np.median([case[name] for case in cases.values()]))
+        for name in ("peak_gflops", "bandwidth_gbytes")
+    )
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     axis = figure.add_subplot()
-    places = np.arange(len(names))
-    axis.barh(places, peaks, color="0.85", height=0.7, label="peak: product of two 2,048 × 2,048 matrices")
-    axis.barh(places, speeds, color=OURS, height=0.7, label="matrix products of an update")
-    axis.set_yticks(places, names)
-    axis.set_xlabel("GFLOP/s")
-    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    intensity = np.geomspace(0.5, 200.0, 100)
+    axis.plot(intensity, np.minimum(peak, bandwidth * intensity), color="black", label="limit of the machine")
+    for index, (name, case) in enumerate(cases.items()):
+        # Relative to the peak in the same process, because the machine is shared.
+        speed = case["share_of_peak"] * peak
+        place = case["matmul_gflop_per_update"] / case["matmul_gbyte_per_update"]
+        marker = "s" if "paper" in name else "o"
+        axis.plot(place, speed, marker=marker, linestyle="", color=f"C{index % 10}", label=name)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("operations per byte of operands and results")
+    axis.set_ylabel("GFLOP/s of the matrix products of an update")
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     figure.savefig(path, dpi=120)
 
 

@@ -6,6 +6,8 @@ Distances need care. `√` has no gradient at 0. Distances by matrix product are
 states; an embedding that is trained to spread out would increase such a false distance without limit.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -83,8 +85,10 @@ def squared_distances_by_product(
     order of summation. With a smaller bound, some identical points would get a positive distance: with a bound of
     1 eps, one seventh of them at D = 256.
     """
-    squared_norms = jnp.sum(points**2, axis=-1)[:, None] + jnp.sum(others**2, axis=-1)[None, :]
-    product = jnp.matmul(points, others.T, precision=jax.lax.Precision.HIGHEST)
-    squared = squared_norms - 2.0 * product
+    multiply = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+    # Sums would be computed again for every pair, because the compiler merges them with what follows.
+    ones = jnp.ones((points.shape[1], 1), points.dtype)
+    squared_norms = multiply(points**2, ones) + multiply(others**2, ones).T
+    squared = squared_norms - 2.0 * multiply(points, others.T)
     rounding = points.shape[1] * jnp.finfo(points.dtype).eps * squared_norms
     return jnp.where(squared > rounding, squared, 0.0)

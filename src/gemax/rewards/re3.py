@@ -232,24 +232,34 @@ def mean_nearest_distance(
     entries = jnp.where(is_finite[:, None], entries, 0.0)
     centre = midpoint(entries, entries)
 
-    def squared_distances(point: Float[Array, " D"]) -> Float[Array, " M"]:
+    def squared_distances(points: Float[Array, "block D"]) -> Float[Array, "block M"]:
         if entries.shape[0] <= MAX_ROWS_BY_SUBTRACTION:
-            return jnp.sum((point[None] - entries) ** 2, axis=-1)
-        return squared_distances_by_product(point[None] - centre, entries - centre)[0]
+            return jnp.sum((points[:, None] - entries[None]) ** 2, axis=-1)
+        return squared_distances_by_product(points - centre, entries - centre)
 
-    def nearest(inputs: tuple[Array, Array]) -> tuple[Array, Array]:
-        point, position = inputs
-        squared, available = squared_distances(point), neighbour_counts(position)
-        is_candidate = is_finite & (available > 0) & jnp.isfinite(squared)
+    def nearest(
+        points: Float[Array, "block D"], positions: Int[Array, " block"]
+    ) -> tuple[Float[Array, " block"], Bool[Array, " block"]]:
+        squared, available = squared_distances(points), jax.vmap(neighbour_counts)(positions)
+        is_candidate = is_finite[None] & (available > 0) & jnp.isfinite(squared)
         negated, index = jax.lax.top_k(jnp.where(is_candidate, -squared, -jnp.inf), num_candidates)
-        distance = jnp.sqrt(jnp.sum((point[None] - entries[index]) ** 2, axis=-1))
-        available = jnp.where(negated > -jnp.inf, available[index], 0.0)
+        distance = jnp.sqrt(jnp.sum((points[:, None] - entries[index]) ** 2, axis=-1))
+        available = jnp.where(negated > -jnp.inf, jnp.take_along_axis(available, index, axis=1), 0.0)
         # Copies of the nearest entry count first, up to `num_neighbours` in total.
-        counted = jnp.clip(num_neighbours - (jnp.cumsum(available) - available), 0.0, available)
-        total = jnp.sum(jnp.where(counted > 0, counted * distance, 0.0))
-        return total / jnp.maximum(jnp.sum(counted), 1.0), jnp.sum(counted) > 0
+        counted = jnp.clip(num_neighbours - (jnp.cumsum(available, axis=1) - available), 0.0, available)
+        total = jnp.sum(jnp.where(counted > 0, counted * distance, 0.0), axis=1)
+        return total / jnp.maximum(jnp.sum(counted, axis=1), 1.0), jnp.sum(counted, axis=1) > 0
 
-    block_size = max(1, MAX_MATRIX_ENTRIES // max(1, entries.shape[0]))
-    if points.shape[0] <= block_size:
-        return jax.vmap(lambda *inputs: nearest(inputs))(points, positions)
-    return jax.lax.map(nearest, (points, positions), batch_size=block_size)
+    num_points, max_block = points.shape[0], max(1, MAX_MATRIX_ENTRIES // max(1, entries.shape[0]))
+    if num_points <= max_block:
+        return nearest(points, positions)
+    # A block is one matrix product, which `vmap` over its points would not be.
+    num_blocks = -(-num_points // max_block)
+    block_size = -(-num_points // num_blocks)
+    num_padded = num_blocks * block_size - num_points
+    blocks = (
+        jnp.pad(points, ((0, num_padded), (0, 0))).reshape(num_blocks, block_size, -1),
+        jnp.pad(positions, (0, num_padded)).reshape(num_blocks, block_size),
+    )
+    distance, exists = jax.lax.map(lambda block: nearest(*block), blocks)
+    return distance.reshape(-1)[:num_points], exists.reshape(-1)[:num_points]
