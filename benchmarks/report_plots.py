@@ -46,6 +46,11 @@ def plot_roofline(training: dict[str, Any], path: Path) -> None:
         axis.plot(place, speed, marker=marker, linestyle="", color=f"C{index % 10}", label=name)
     axis.set_xscale("log")
     axis.set_yscale("log")
+    axis.set_ylim(5.0, 1.3 * peak)
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_formatter("{x:g}")
+        side.set_minor_formatter("")
+    axis.set_yticks([5, 10, 20, 50], minor=False)
     axis.set_xlabel("operations per byte of operands and results")
     axis.set_ylabel("GFLOP/s of the matrix products of an update")
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
