@@ -66,13 +66,14 @@ def main() -> None:
             result = seconds_to_solve(CANDIDATES[name](seed), options.budget)
             runs.append({"name": name, "seed": seed, **result})
             print(runs[-1], flush=True)
-    interleaved.write_results(
-        __file__,
-        ("torch", "stable-baselines3", "sb3-contrib", "rllte-core"),
-        comparisons=compare(runs),
-        budget_seconds=options.budget,
-        runs=runs,
-    )
+        # After every seed, because peers take long.
+        interleaved.write_results(
+            __file__,
+            ("torch", "stable-baselines3", "sb3-contrib", "rllte-core"),
+            comparisons=compare(runs),
+            budget_seconds=options.budget,
+            runs=runs,
+        )
 
 
 if __name__ == "__main__":
