@@ -80,7 +80,12 @@ POINTS = {
         "All pairs are quadratic in time. Their matrix is stored up to 2²² entries; above that, blocks of it are "
         "computed one after the other, so that memory does not grow with it. With a table, the cost of the negatives "
         "depends on the states in the table and not on the batch. `--num-negatives` samples negatives instead, and is "
-        "never chosen by itself, because it is an approximation.",
+        "never chosen by itself, because it is an approximation.\n\n"
+        "The update of 2-Rooms misses its exponent with many environments, though its operations are linear: from 512 "
+        "to 1,024 environments, those of matrix products grow by 1.98 and all others by 1.94. Its memory grows from 36 "
+        "to 261 MB between 128 and 1,024, and the cache of the machine has 32 MB. The same step is seen where 1,000 "
+        "steps of an episode are remembered. `-dirty` is a result file of the benchmark before; the source was that of "
+        "the commit.",
     ),
     5: Point(
         "Distance to the limit",

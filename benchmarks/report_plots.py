@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 OURS, GREY = "#1f77b4", "0.5"
 
@@ -77,6 +78,15 @@ def plot_growth(growth: dict[str, Any], path: Path) -> None:
     for index, (name, curve) in enumerate(curves.items()):
         axis = figure.add_subplot(num_rows, num_columns, index + 1)
         axis.loglog(curve["sizes"], curve["milliseconds"], marker="o", color=OURS)
-        axis.set_title(f"{name}: exponent {curve['exponent']:.2f}", fontsize=9)
+        axis.set_title(f"{name}\nexponent {curve['exponent']:.2f}", fontsize=8)
         axis.set_ylabel("ms")
+        times = curve["milliseconds"]
+        ticks = (
+            (axis.xaxis, curve["sizes"][:: len(curve["sizes"]) - 1]),
+            (axis.yaxis, [min(times), max(times)]),
+        )
+        for side, values in ticks:
+            side.set_major_locator(FixedLocator(values))
+            side.set_minor_locator(NullLocator())
+            side.set_major_formatter("{x:,g}")
     figure.savefig(path, dpi=120)
