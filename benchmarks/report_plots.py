@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogFormatter, NullLocator
 
 OURS, GREY = "#1f77b4", "0.5"
 
@@ -24,6 +24,8 @@ def plot_ratios(rows: list[dict[str, Any]], path: Path) -> None:
     axis.set_yticks(range(len(rows)), [row["name"] for row in reversed(rows)])
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
+    # Labels between powers of ten only where there are few of them.
+    axis.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
     axis.set_xlabel("times as fast as the peer (red: goal, black: quartiles)")
     figure.savefig(path, dpi=120)
 
