@@ -1,13 +1,14 @@
 """Checks of settings. The type of a field declares its allowed values and bounds."""
 
 import difflib
+import functools
 import importlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 
 def check_count(name: str, value: int) -> None:
@@ -73,27 +74,8 @@ def check_fields(settings: Any) -> None:
 
 def check_values(settings: type, values: Mapping[str, Any]) -> None:
     """Checks values by name against the fields of a dataclass, as `check_fields` does, before it is made."""
-    for name, hint in get_type_hints(settings, include_extras=True).items():
-        _check_value(name, values[name], hint)
-
-
-def _check_value(name: str, value: Any, hint: Any) -> None:
-    if NoneType in get_args(hint):
-        if value is None:
-            return
-        (hint,) = (part for part in get_args(hint) if part is not NoneType)
-    if get_origin(hint) in (Union, UnionType):
-        # A word or a number: the word is allowed as it is, and anything else must be a valid number.
-        literal, hint = get_args(hint)
-        if isinstance(value, str) and value in get_args(literal):
-            return
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{name} must be {' or '.join(get_args(literal))}, or a number; got {value!r}.")
-    if get_origin(hint) is Literal and not (isinstance(value, str) and value in get_args(hint)):
-        raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}.")
-    _check_type(name, value, hint)
-    for check in getattr(hint, "__metadata__", ()):
-        check(name, value)
+    for name, rule in _rules_of(settings).items():
+        rule.check(name, values[name])
 
 
 TYPES = {
@@ -105,15 +87,58 @@ TYPES = {
 """Accepted types of a field, and their names for users. NumPy's numbers are accepted too."""
 
 
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    """Raises a ValueError if a value does not have the type of its field. Only checks types without alternatives."""
-    expected = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    if get_origin(expected) is not None or expected not in TYPES:
-        return
-    accepted, words = TYPES[expected]
-    # In Python, True is an integer.
-    if not isinstance(value, accepted) or (isinstance(value, bool) and expected is not bool):
-        raise ValueError(f"{name} must be {words}; got {value!r}.")
+class Rule(NamedTuple):
+    """The values that the type of a field allows."""
+
+    is_optional: bool
+    """Whether None is allowed."""
+    words: tuple[str, ...]
+    """The words of a `Literal`."""
+    expected: Any
+    """The type of values that are none of the words. None if there are no such values."""
+    bounds: tuple[Callable[[str, Any], None], ...]
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises ValueError if a value is not allowed."""
+        if value is None and self.is_optional:
+            return
+        if self.words:
+            if isinstance(value, str) and value in self.words:
+                return
+            if self.expected is None:
+                raise ValueError(f"{name} must be one of {', '.join(self.words)}; got {value!r}.")
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"{name} must be {' or '.join(self.words)}, or a number; got {value!r}.")
+        if type(value) is not self.expected and self.expected in TYPES:
+            accepted, words = TYPES[self.expected]
+            # In Python, True is an integer.
+            if not isinstance(value, accepted) or isinstance(value, bool):
+                raise ValueError(f"{name} must be {words}; got {value!r}.")
+        for check in self.bounds:
+            check(name, value)
+
+
+@functools.cache
+def _rules_of(settings: type) -> dict[str, Rule]:
+    """Returns the rules of the fields. Read once, because some commands make thousands of configurations."""
+    return {name: _rule(hint) for name, hint in get_type_hints(settings, include_extras=True).items()}
+
+
+def _rule(hint: Any) -> Rule:
+    """Returns the rule of a type: one of `TYPES` with bounds, words, or words and numbers; each may be optional."""
+    is_optional = NoneType in get_args(hint)
+    if is_optional:
+        (hint,) = (part for part in get_args(hint) if part is not NoneType)
+    words: tuple[str, ...] = ()
+    if get_origin(hint) in (Union, UnionType):
+        literal, hint = get_args(hint)
+        words = get_args(literal)
+    if get_origin(hint) is Literal:
+        return Rule(is_optional, get_args(hint), None, ())
+    if get_origin(hint) is Annotated:
+        expected, *bounds = get_args(hint)
+        return Rule(is_optional, words, expected, tuple(bounds))
+    return Rule(is_optional, words, hint, ())
 
 
 def field_names(settings: type) -> list[str]:
