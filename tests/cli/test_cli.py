@@ -1,10 +1,14 @@
+import inspect
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import gemax
-from gemax.cli import main
+from gemax import cli
+from gemax.cli import VERBS, main
 
 
 def gemax_command(*arguments):
@@ -13,21 +17,16 @@ def gemax_command(*arguments):
     )
 
 
-def test_help_lists_the_verbs():
+def test_help_lists_every_verb_with_the_first_paragraph_of_its_docstring():
     result = gemax_command("--help")
     assert result.returncode == 0
-    for verb in (
-        "train",
-        "resume",
-        "evaluate",
-        "record",
-        "compare",
-        "collect",
-        "reproduce",
-        "envs",
-        "doctor",
-    ):
-        assert verb in result.stdout
+    said = " ".join(result.stdout.split())
+    modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py")}
+    assert set(VERBS) == {name for name in modules if hasattr(import_module(f"gemax.cli.{name}"), name)}
+    for name in VERBS:
+        verb = getattr(import_module(f"gemax.cli.{name}"), name)
+        summary = " ".join((inspect.getdoc(verb) or "").split("\n\n")[0].split())
+        assert f"{name} {summary}" in said
 
 
 def test_dir_lists_the_public_names_and_each_can_be_imported():

@@ -11,7 +11,7 @@ from typing import get_args
 import jax
 import pytest
 
-from gemax.cli import run_command
+from gemax.cli import VERBS
 from gemax.rewards.config import Method
 from gemax.training.assemble import assemble
 from gemax.training.config import SECTIONS
@@ -84,12 +84,8 @@ def test_every_section_of_the_configuration_is_in_the_reference():
     assert re.findall(r"```\{gemax-settings\} (\w+)", TEXT) == list(SECTIONS)
 
 
-def test_every_verb_is_in_the_reference(capsys):
-    with pytest.raises(SystemExit):
-        run_command(["--help"])
-    verbs = set(re.findall(r"• (\w+)  ", capsys.readouterr().out, re.MULTILINE))
-    assert {"resume", "evaluate"} <= verbs
-    assert set(re.findall(r"```\{gemax-help\} (\w+)", TEXT)) == verbs
+def test_every_verb_is_in_the_reference():
+    assert set(re.findall(r"```\{gemax-help\} (\w+)", TEXT)) == set(VERBS)
 
 
 @pytest.mark.parametrize("method", fast_or_slow(sorted({*get_args(Method)} - {"custom"}), ["gem", "oracle"]))

@@ -1,9 +1,14 @@
 """The command line: one file per verb, each a thin layer over the library.
 
-Verbs import what they need when they run, so that `gemax --help` is fast.
+Verbs import what they need when they run, and `gemax --help` imports no verb, so that it is fast.
 """
 
+import gc
+import shutil
 import sys
+import textwrap
+from collections.abc import Callable
+from importlib import import_module
 
 from gemax.cli.compilation_cache import NO_CACHE_FLAG, use_compilation_cache
 from gemax.cli.failures import describe_failure
@@ -16,6 +21,22 @@ DESCRIPTION = (
     "programs."
 )
 
+VERBS = {
+    "train": "Trains an agent to explore an environment. Writes metrics, checkpoints and plots to a run directory.",
+    "resume": "Resumes a run, bit-exactly unless a setting is changed. gym: environments start new episodes.",
+    "evaluate": "Evaluates the policy of a run with sampled and with greedy actions: return, coverage and entropy.",
+    "record": "Films episodes of the policy of a run. In gridworlds, the film shows how the visited cells fill the "
+    "map.",
+    "compare": "Compares runs in a table and one figure, grouped by environment, method and settings.",
+    "collect": "Writes episodes of the policy of a run as a Minari dataset.",
+    "reproduce": "Reproduces the paper: trains the missing runs, plots every figure and tests every claim.",
+    "view": "Shows runs in the browser: live curves, where the agent has been, the geometry, and episodes.",
+    "bench": "Trains the methods on a suite of sparse-reward tasks with default settings, and writes one table.",
+    "envs": "Lists the environments, or shows one: its map and an observation.",
+    "doctor": "Lists versions, hardware and optional packages, and ends with a verdict.",
+}
+"""The first paragraph of each verb's docstring. `gemax --help` prints them without the time to import the verbs."""
+
 DEBUG_FLAG = "--debug"
 
 
@@ -25,7 +46,10 @@ def main(arguments: list[str] | None = None) -> int:
         with catch_stop_signals():
             return run_command(arguments)
     with stop_signals_of_program(), tolerant_streams():
-        return run_command(sys.argv[1:])
+        exit_code = run_command(sys.argv[1:])
+        # Python would search the millions of objects of JAX for cycles before it exits, which takes half a second.
+        gc.freeze()
+        return exit_code
 
 
 def run_command(arguments: list[str]) -> int:
@@ -46,35 +70,40 @@ def run_command(arguments: list[str]) -> int:
         return exit_code
 
 
-def _run_verb(arguments: list[str]) -> int:
-    from tyro.extras import subcommand_cli_from_dict
+def help_text() -> str:
+    """Returns what `gemax --help` prints."""
+    width = shutil.get_terminal_size().columns - 2
+    lines = [f"usage: gemax [-h] {{{','.join(VERBS)}}}", "", *textwrap.wrap(DESCRIPTION, width)]
+    lines += ["", "options:", "  -h, --help  show this help message and exit", "", "subcommands:"]
+    for name, summary in VERBS.items():
+        lines += textwrap.wrap(f"  {name:<11}{summary}", width, subsequent_indent=" " * 13)
+    return "\n".join([*lines, "", "`gemax SUBCOMMAND --help` shows the flags of one of them."])
 
+
+def _run_verb(arguments: list[str]) -> int:
     import gemax
-    from gemax.cli.bench import bench
-    from gemax.cli.collect import collect
-    from gemax.cli.compare import compare
-    from gemax.cli.doctor import doctor
-    from gemax.cli.envs import envs
-    from gemax.cli.evaluate import evaluate
-    from gemax.cli.flags import check_flags, check_verb, join_lines
-    from gemax.cli.record import record
-    from gemax.cli.reproduce import reproduce
-    from gemax.cli.resume import resume
-    from gemax.cli.train import train
-    from gemax.cli.view import view
 
     if arguments == ["--version"]:
         print(f"gemax {gemax.__version__}")
         return 0
-    verbs = {
-        verb.__name__: join_lines(verb)
-        for verb in (train, resume, evaluate, record, compare, collect, reproduce, view, bench, envs, doctor)
-    }
+    if arguments[:1] in (["--help"], ["-h"]):
+        print(help_text())
+        return 0
+    from gemax.cli.flags import check_flags, check_verb, join_lines
+
     check_stop()
-    check_verb(arguments, verbs)
+    check_verb(arguments, VERBS)
     if arguments[:1] in (["train"], ["resume"]):
         check_flags(arguments[0], arguments[1:])
     # `train` parses its own flags, because their defaults depend on the environment.
     if arguments[:1] == ["train"]:
-        return train(arguments[1:])
+        return _load_verb("train")(arguments[1:])
+    from tyro.extras import subcommand_cli_from_dict
+
+    # All verbs, so that a wrong flag is answered with the verb that has it.
+    verbs = {name: join_lines(_load_verb(name)) for name in VERBS}
     return subcommand_cli_from_dict(verbs, prog="gemax", description=DESCRIPTION, args=arguments)
+
+
+def _load_verb(name: str) -> Callable[..., int]:
+    return getattr(import_module(f"gemax.cli.{name}"), name)
