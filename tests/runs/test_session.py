@@ -183,6 +183,7 @@ def test_signals_stop_a_run_after_a_checkpoint_and_it_can_be_resumed(tmp_path, e
         reached = summary["updates"]
         assert checkpoints(path)[-1].name == f"update-{reached:08d}"
         assert read_metrics(path / "metrics.jsonl")[-1]["update"] == reached
+        assert (path / "learning_curve.png").exists()
     answer = cli("resume", path, "--updates", reached + 4, environment=environment)
     assert answer.returncode == 0, answer.stderr
     assert RunDirectory(path).read_summary()["status"] == "finished"

@@ -106,6 +106,8 @@ class Worker:
     def __init__(self, cores: list[int], options: WorkerOptions) -> None:
         self._arguments, self._options = (cores, options), options
         self._process = None
+        self._first_fraction = 0.0
+        """The finished fraction of the run when the worker began it."""
         self._is_stopping = False
         self.config: Config | None = None
         """The configuration of the current run. None while the worker is idle."""
@@ -113,6 +115,7 @@ class Worker:
     def train(self, config: "Config", folder: Path, record: Path, commit: str | None) -> None:
         """Starts a run in a folder. Its record is written at the end, and the folder is deleted."""
         self.config, self._run = config, self._options.run_directory(folder, record)
+        self._first_fraction = self.fraction()
         prepare_folder(folder, config, commit)
         if self._process is None or not self._process.is_alive():
             context = get_context("spawn")
@@ -139,15 +142,20 @@ class Worker:
         return finished_fraction(self._run, self.config.run.updates)
 
     def stop(self) -> None:
-        """Stops the worker after a checkpoint. Signals it only once, since a second signal skips the checkpoint."""
+        """Stops the worker after a checkpoint. Signals it only once, since a second signal skips the checkpoint.
+
+        A worker that is still compiling has nothing to save and would not hear the signal for a while, so it is killed.
+        """
         if self._process is not None and not self._is_stopping:
-            self._process.terminate()
+            has_trained = self.config is not None and self.fraction() != self._first_fraction
+            self._process.terminate() if has_trained else self._process.kill()
         self._is_stopping = True
 
     def close(self) -> None:
-        """Ends the worker process."""
+        """Ends the worker process. It has written everything before its answer, and Python would exit slowly."""
         if self._process is not None:
             self._connection.close()
+            self._process.kill()
             self._process.join()
 
 

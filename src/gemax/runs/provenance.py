@@ -1,5 +1,6 @@
 """Versions, commit and machine, stored with every result."""
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -31,10 +32,12 @@ def check_clean(commit: str | None) -> None:
         )
 
 
+@functools.cache
 def _commit() -> str | None:
     """Returns the commit of the source tree, with `-dirty` if files changed; None for an installed package.
 
-    Files in `results/` do not count, because long commands write them and are then continued.
+    Read once, because a process keeps the code that it has loaded. Files in `results/` do not count, because long
+    commands write them and are then continued.
     """
     source = Path(__file__).resolve().parents[3]
     if not (source / ".git").exists():

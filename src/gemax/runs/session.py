@@ -29,7 +29,7 @@ from gemax.runs.sinks import OpenSink, combine_sinks
 from gemax.runs.snapshots.writer import SnapshotWriter
 from gemax.runs.solving import reaches_goal
 from gemax.runs.stored_config import changed_config, check_not_edited, read_trusted_config
-from gemax.runs.summary import summary_of_group, summary_of_seed
+from gemax.runs.summary import Line, summary_of_group, summary_of_seed
 from gemax.runs.warm_start import first_state
 from gemax.stopping import Stopped, StopRequest, catch_stop_signals, check_stop
 from gemax.training.assemble import CustomParts, assemble
@@ -262,7 +262,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
             save_last(run, config, state, seconds, log)
         if snapshots is not None:
             snapshots.finish(state)
-    summary = _write_results(session, state, seconds)
+    summary = _write_results(session, state, seconds, is_stopping=stop.signal is not None)
     return Outcome(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
 
@@ -272,7 +272,7 @@ def _save_fault(
     """Saves the last state before an environment failed. Returns the error with instructions to resume."""
     session.best.write()
     save_last(session.run, session.trainer.config, state, seconds, session.hooks.log)
-    _write_results(session, state, seconds)
+    _write_results(session, state, seconds, is_stopping=False)
     advice = "fix the environment" if isinstance(fault, EnvFault) else "repair the cluster"
     return type(fault)(
         f"{fault} The state of update {update_reached(state)} is saved: {advice}, then "
@@ -293,38 +293,59 @@ def _rescue(session: Session, state: TrainState, seconds: float, lost: RunLostEr
     )
 
 
-def _write_results(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:
-    """Writes summary and plots, or says that the disk is full."""
+def _write_results(
+    session: Session, state: TrainState, seconds: float, *, is_stopping: bool
+) -> dict[str, Any]:
+    """Writes summary and plots, or says that the disk is full. Returns the summary of the run."""
     try:
-        return _write_summaries(session, state, seconds)
+        states = states_by_seed(session.trainer, state)
+        # Read from the file, which also holds metrics from before the run was resumed.
+        lines = {seed: read_metrics(directory.metrics) for seed, directory in session.seeds.items()}
+        summary = _write_summaries(session, states, lines, seconds)
+        if session.hooks.plots:
+            _write_plots(session, states, lines, is_stopping=is_stopping)
+        return summary
     except OSError as error:
         raise CheckpointError(f"{error}. The checkpoints are kept: free some space and resume.") from error
 
 
-def _write_summaries(session: Session, state: TrainState, seconds: float) -> dict[str, Any]:
-    """Writes the summary and plots of every seed and of the run. Returns the summary of the run."""
+def _write_summaries(
+    session: Session, states: dict[int, TrainState], lines: dict[int, list[Line]], seconds: float
+) -> dict[str, Any]:
+    """Writes the summary of every seed and of the run. Returns the summary of the run."""
+    trainer, run, ceiling = session.trainer, session.run, session.ceiling
+    config, summaries = trainer.config, {}
+    updates = {seed: update_reached(state) for seed, state in states.items()}
+    for seed, directory in session.seeds.items():
+        if config.run.seeds > 1:
+            save_last(directory, config, states[seed], seconds, session.hooks.log)
+        summaries[seed] = summary_of_seed(trainer, lines[seed], updates[seed], seconds, ceiling)
+        summaries[seed] |= session.best.summary(seed)
+        directory.write_summary(summaries[seed])
+    if config.run.seeds == 1:
+        return summaries[config.run.seed]
+    means, update = read_metrics(run.metrics), max(updates.values())
+    summary = summary_of_group(trainer, means, update, seconds, ceiling, summaries)
+    run.write_summary(summary)
+    return summary
+
+
+def _write_plots(
+    session: Session, states: dict[int, TrainState], lines: dict[int, list[Line]], *, is_stopping: bool
+) -> None:
+    """Writes the plots of the run and of every seed.
+
+    A run that is stopped must end soon: it writes its learning curve and its heatmap only.
+    """
     # Importing Matplotlib takes half a second, which would delay the first update.
     from gemax.runs.plots import write_group_plots, write_plots
 
     trainer, run, ceiling = session.trainer, session.run, session.ceiling
-    config, summaries, lines = trainer.config, {}, {}
-    states = states_by_seed(trainer, state)
-    for seed, directory in session.seeds.items():
-        # Read from the file, which also holds metrics from before the run was resumed.
-        lines[seed] = read_metrics(directory.metrics)
-        update = update_reached(states[seed])
-        if config.run.seeds > 1:
-            save_last(directory, config, states[seed], seconds, session.hooks.log)
-        summaries[seed] = summary_of_seed(trainer, lines[seed], update, seconds, ceiling)
-        summaries[seed] |= session.best.summary(seed)
-        directory.write_summary(summaries[seed])
-        if session.hooks.plots:
+    is_group = trainer.config.run.seeds > 1
+    if is_group or is_stopping:
+        lines_of_seeds = list(lines.values()) if is_group else []
+        means = read_metrics(run.metrics)
+        write_group_plots(run.path, trainer, list(states.values()), means, lines_of_seeds, ceiling)
+    if not is_stopping:
+        for seed, directory in session.seeds.items():
             write_plots(directory.path, trainer, states[seed], lines[seed], ceiling)
-    if config.run.seeds == 1:
-        return summaries[config.run.seed]
-    means, update = read_metrics(run.metrics), update_reached(state)
-    summary = summary_of_group(trainer, means, update, seconds, ceiling, summaries)
-    run.write_summary(summary)
-    if session.hooks.plots:
-        write_group_plots(run.path, trainer, list(states.values()), means, list(lines.values()), ceiling)
-    return summary
