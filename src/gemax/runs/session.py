@@ -245,6 +245,8 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
                     saved = update
                 if hooks.callback is not None:
                     hooks.callback(logged.run)
+                if hooks.plots:
+                    _import_plots()
                 if is_stopping or is_at_goal:
                     break
         except Stopped:
@@ -293,6 +295,14 @@ def _rescue(session: Session, state: TrainState, seconds: float, lost: RunLostEr
     )
 
 
+def _import_plots() -> None:
+    """Imports Matplotlib, which takes half a second. Called after an update, so that the first one need not wait.
+
+    After a stop signal, there is no time for it.
+    """
+    import gemax.runs.plots  # noqa: F401
+
+
 def _write_results(
     session: Session, state: TrainState, seconds: float, *, is_stopping: bool
 ) -> dict[str, Any]:
@@ -337,7 +347,6 @@ def _write_plots(
 
     A run that is stopped must end soon: it writes its learning curve and its heatmap only.
     """
-    # Importing Matplotlib takes half a second, which would delay the first update.
     from gemax.runs.plots import write_group_plots, write_plots
 
     trainer, run, ceiling = session.trainer, session.run, session.ceiling
