@@ -216,7 +216,7 @@ def test_an_error_switches_snapshots_off_with_one_message_and_the_run_goes_on(
     snapshots = SnapshotWriter(trainer, {0: RunDirectory(tmp_path)}, 0, messages.append)
     snapshots.consider(state)
     snapshots.consider(state)
-    snapshots.finish(state)
+    snapshots.finish(state, wait=True)
     snapshots.close()
     assert len(messages) == 1
     assert str(error) in messages[0]

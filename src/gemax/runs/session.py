@@ -229,7 +229,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
                 update, seconds = update_reached(state), seconds_before + time.monotonic() - started
                 check_in_place(run)
                 logged = metric_logger.write(state, seconds, metrics)
-                if snapshots is not None:
+                if snapshots is not None and not is_stopping:
                     snapshots.consider(state)
                 best.consider(logged.seeds, state)
                 is_at_goal = all(reaches_goal(config, line) for line in logged.seeds.values())
@@ -263,7 +263,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
             best.write()
             save_last(run, config, state, seconds, log)
         if snapshots is not None:
-            snapshots.finish(state)
+            snapshots.finish(state, wait=stop.signal is None)
     summary = _write_results(session, state, seconds, is_stopping=stop.signal is not None)
     return Outcome(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 

@@ -58,9 +58,9 @@ class SnapshotWriter:
         """Writes a snapshot if one is due. Called after every compiled call."""
         self._guard(lambda: self._consider(state))
 
-    def finish(self, state: TrainState) -> None:
-        """Writes the last snapshot."""
-        self._guard(lambda: self._write(state, update_reached(state), wait=True))
+    def finish(self, state: TrainState, *, wait: bool) -> None:
+        """Writes the last snapshot. `wait`: if its program is still being compiled, waits for it."""
+        self._guard(lambda: self._write(state, update_reached(state), wait=wait))
 
     def close(self) -> None:
         """Ends threads and closes environments. Must be called once, however the run ends."""
