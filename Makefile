@@ -91,7 +91,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks. gymnax and the peers in PyTorch need separate virtual environments.
-.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-rewards bench-peers bench-solve bench-earlier bench-switches bench-minigrid-peers bench-startup bench-growth benchmarks bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-rewards bench-peers bench-solve bench-earlier bench-switches bench-minigrid-peers bench-startup bench-signals bench-growth benchmarks bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
 bench-envs: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/envs.py
 
@@ -142,6 +142,9 @@ bench-rewards: .venv-speed/.installed
 
 bench-startup: $(VENV)/.installed
 	$(BIN)/python benchmarks/startup.py
+
+bench-signals: $(VENV)/.installed
+	$(BIN)/python benchmarks/signals.py
 
 bench-growth: $(VENV)/.installed
 	$(BIN)/python benchmarks/growth.py
