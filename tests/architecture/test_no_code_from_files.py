@@ -11,8 +11,8 @@ SOURCES = sorted(Path(gemax.__file__).parent.rglob("*.py"))
 CALLS = {"eval", "exec", "compile", "__import__"}
 LOADERS = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib", "torch", "yaml"}
 """Modules whose `load` can run code."""
-IMPORTERS = {"__init__.py", "settings.py", "envs/imports.py"}
-"""Files that import a module by a variable name: a public name, a row of a registry, or an environment."""
+IMPORTERS = {"__init__.py", "cli/__init__.py", "settings.py", "envs/imports.py"}
+"""Files that import a module by a variable name: a public name, a command, a row of a registry, or an environment."""
 
 
 def name_of(call):

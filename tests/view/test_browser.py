@@ -20,7 +20,7 @@ FOCUSED = """() => {
 """Describes the element that has the keyboard."""
 TINY = [
     "--updates",
-    "400",
+    "100000",
     "--updates-per-call",
     "1",
     "--num-envs",

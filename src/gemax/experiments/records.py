@@ -101,13 +101,8 @@ def half_return(env_id: str) -> float:
 
 def changed_settings(config: Config) -> dict[str, Any]:
     """Returns the settings that differ from the defaults."""
-    default = _default_settings()
+    default = Config().flat
     return {name: value for name, value in config.flat.items() if value != default[name]}
-
-
-@cache
-def _default_settings() -> dict[str, Any]:
-    return Config().flat
 
 
 def settings_digest(config: Config) -> str:
