@@ -10,6 +10,9 @@ from typing import Any
 
 from gemax.version import VERSION
 
+NO_RESULTS = (":(exclude)results", ":(exclude)benchmarks/*.json")
+"""Leaves out what experiments and benchmarks write."""
+
 
 def provenance() -> dict[str, Any]:
     """Returns what is needed to reproduce a result: versions, source commit, machine and number of cores."""
@@ -36,14 +39,17 @@ def check_clean(commit: str | None) -> None:
 def _commit() -> str | None:
     """Returns the commit of the source tree, with `-dirty` if files changed; None for an installed package.
 
-    Read once, because a process keeps the code that it has loaded. Files in `results/` do not count, because long
-    commands write them and are then continued.
+    Read once, because a process keeps the code that it has loaded.
     """
-    source = Path(__file__).resolve().parents[3]
+    return commit_of(Path(__file__).resolve().parents[3])
+
+
+def commit_of(source: Path) -> str | None:
+    """Returns the commit of a source tree, as above. Changed results do not count: long commands write them."""
     if not (source / ".git").exists():
         return None
     commit = _git(source, "describe", "--always", "--abbrev=12")
-    changed = _git(source, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
+    changed = _git(source, "status", "--porcelain", "--untracked-files=no", "--", ".", *NO_RESULTS)
     return f"{commit}-dirty" if commit and changed else commit
 
 
