@@ -20,6 +20,7 @@ from gemax.runs.checkpoint_writer import (
     update_reached,
 )
 from gemax.runs.checkpoints import Checkpoint, delete_later, load_checkpoint
+from gemax.runs.free_memory import release_free_memory
 from gemax.runs.metric_logger import MetricLogger
 from gemax.runs.metrics_file import read_metrics, rewind_metrics
 from gemax.runs.paths import check_space, free_path
@@ -242,6 +243,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
                     # Without its metrics, a run that is resumed from the checkpoint would have a gap.
                     if metric_logger.flush():
                         save_or_warn(run, config, state, seconds, log)
+                    release_free_memory()
                     saved = update
                 if hooks.callback is not None:
                     hooks.callback(logged.run)
