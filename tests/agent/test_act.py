@@ -1,9 +1,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from gemax.agent.act import act, apply_to_few, next_values, unroll_lstm
+from gemax.agent.act import act, next_values, unroll_lstm
 from gemax.core.encoding import soft_one_hot
 from gemax.networks import AgentInputs, LSTMState, agent_network, lstm_inputs
 from gemax.types import Observations
@@ -122,28 +121,3 @@ def test_next_values_equal_the_values_of_the_next_steps_within_an_episode(key):
     states_before = LSTMState(*(leaf[:-1] for leaf in lstm_states))
     found = next_values(NETWORK, parameters, without_table(observations[1:]), next_inputs, states_before)
     np.testing.assert_allclose(found, values[1:], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("num_chosen", [0, 1, 6, 7, 48])
-def test_a_function_is_applied_to_few_steps_and_to_many(num_chosen, key):
-    steps = {"vector": jax.random.normal(key, (6, 8, 3)), "scalar": jnp.arange(48.0).reshape(6, 8)}
-    order = jax.random.permutation(key, 48)
-    is_chosen = (order < num_chosen).reshape(6, 8)
-
-    def function(steps):
-        return steps["vector"].sum(axis=-1) + steps["scalar"]
-
-    found = apply_to_few(function, is_chosen, steps)
-    assert found.shape == (6, 8)
-    np.testing.assert_allclose(found[is_chosen], function(steps)[is_chosen], rtol=1e-6)
-
-
-def test_only_an_eighth_of_the_steps_is_computed_if_few_are_chosen():
-    shapes = []
-
-    def function(steps):
-        shapes.append(steps.shape)
-        return steps
-
-    apply_to_few(function, jnp.zeros((6, 8), bool), jnp.zeros((6, 8)))
-    assert set(shapes) == {(1, 6), (6, 8)}

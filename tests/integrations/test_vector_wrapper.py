@@ -202,9 +202,10 @@ def test_rewards_per_step_equal_those_of_the_whole_rollout(method):
     learned = make_learner(module, (3,), NUM_ENVS)
     rng, never = np.random.default_rng(0), np.zeros(shape, bool)
     is_first = np.broadcast_to((np.arange(num_steps) % 4 == 0)[:, None], shape)
-    rows = rng.normal(size=(2, *shape, 3)).astype(np.float32)
+    starts, after = rng.normal(size=(2, *shape, 3)).astype(np.float32)
+    before = np.where(is_first[..., None], starts, np.roll(after, 1, axis=0))
     steps = host_transitions(
-        observation=rows[0], next_observation=rows[1], action=np.zeros(shape, np.int32), reward=np.zeros(shape),
+        observation=before, next_observation=after, action=np.zeros(shape, np.int32), reward=np.zeros(shape),
         terminated=never, truncated=never, is_first=is_first,
     )  # fmt: skip
     _, state, _ = learned.learn(learned.init(jax.random.key(0)), steps)

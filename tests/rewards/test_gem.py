@@ -38,7 +38,7 @@ def make_transitions(seed=0, table=True, num_rows=ROWS):
         nothing,
         never,
         never,
-        never,
+        ~never,  # the steps do not follow each other
         next_observation,
         next_observation,
     )

@@ -65,9 +65,13 @@ def test_embeddings_of_the_step_before_equal_those_of_the_observations(is_first)
         return jnp.sum(target * before(weight, transitions, min_episode_steps))
 
     expected = embed(WEIGHT, transitions.observation.rows).reshape(TIME, ENVS, -1)
-    np.testing.assert_array_equal(before(WEIGHT, transitions, SHORTEST), expected)
-    shifted, embedded = (jax.grad(value)(WEIGHT, shortest) for shortest in (SHORTEST, 1))
-    np.testing.assert_allclose(shifted, embedded, rtol=1e-5, atol=1e-5)
+    for shortest in (SHORTEST, 1):
+        np.testing.assert_array_equal(before(WEIGHT, transitions, shortest), expected)
+    embedded = jax.grad(
+        lambda weight: jnp.sum(target * embed(weight, transitions.observation.rows).reshape(TIME, ENVS, -1))
+    )(WEIGHT)
+    for shortest in (SHORTEST, 1):
+        np.testing.assert_allclose(jax.grad(value)(WEIGHT, shortest), embedded, rtol=1e-5, atol=1e-5)
 
 
 def test_only_first_observations_are_embedded():
@@ -78,9 +82,11 @@ def test_only_first_observations_are_embedded():
         return rows
 
     transitions = consecutive_transitions(RESETS["none"])
-    for shortest in (SHORTEST, 1):
-        embeddings_before(count, transitions.next_observation.rows, transitions, shortest)
-    assert sizes == [3 * ENVS, TIME * ENVS]
+    embeddings_before(count, transitions.next_observation.rows, transitions, SHORTEST)
+    assert sizes == [3 * ENVS]
+    # If episodes can have any length, an eighth of the steps, or all of them if more are first ones.
+    embeddings_before(count, transitions.next_observation.rows, transitions, 1)
+    assert set(sizes[1:]) == {-(-TIME * ENVS // 8), TIME * ENVS}
 
 
 def test_an_episode_that_is_too_short_gives_nan():

@@ -210,7 +210,7 @@ def test_intrinsic_reward_has_half_its_weight_after_its_half_life_and_never_vani
     assert intrinsic_weight(free, jnp.asarray(0), jnp.asarray(10**6)) == 1
 
 
-def test_progress_is_the_place_of_the_recent_return_between_the_lowest_and_the_highest():
+def test_progress_is_the_place_of_the_return_of_nine_in_ten_episodes_between_the_lowest_and_the_highest():
     def progress_of(*returns):
         statistics = initial_statistics(0)
         for episode_return in returns:
@@ -220,9 +220,10 @@ def test_progress_is_the_place_of_the_recent_return_between_the_lowest_and_the_h
 
     assert progress_of() == 0
     assert progress_of(0.0, 0.0) == 0
-    # A sparse reward of 1: the share of episodes that found it. It is 1 for a long time after the task is solved.
-    np.testing.assert_allclose(progress_of(0.0, 0.0, 0.0, 1.0), 0.25)
-    np.testing.assert_allclose(progress_of(0.0, *[1.0] * 150), 1.0)
+    # A sparse reward of 1: 0 while more than a tenth of the episodes fails, then 1.
+    assert progress_of(*[0.0] * 11, *[1.0] * 89) == 0
+    assert progress_of(*[0.0] * 10, *[1.0] * 90) == 1
+    assert progress_of(*[0.0] * 900, *[1.0] * 150) == 1
     # A cost of 1 per step: from 200 steps, 75 of the 150 that can be saved.
     np.testing.assert_allclose(progress_of(-200.0, -50.0, *[-125.0] * 100), 0.5)
     # Small costs of actions hardly count.
@@ -235,9 +236,15 @@ def test_updates_count_as_rewarded_with_the_squared_progress_of_the_return(train
     )
     ended = jnp.zeros(steps.reward.shape, bool).at[:, 0].set(True)
     steps = steps._replace(terminated=ended, is_partial=~ended)
-    for returns, expected in ((1.0, 0.0), (jnp.asarray([[0.0], [1.0]]), 0.25)):
-        now = steps._replace(episode_return=jnp.broadcast_to(returns, steps.reward.shape))
-        assert _updated_statistics(trainer, state.statistics, now).rewarded_updates == expected
+    for lowest, expected in ((0.5, 0.0), (0.0, 0.25), (-0.5, 0.4444445)):
+        statistics = state.statistics._replace(
+            num_returns=jnp.asarray(1), lowest_return=jnp.asarray(lowest), highest_return=jnp.asarray(1.0)
+        )
+        now = steps._replace(episode_return=jnp.full(steps.reward.shape, 0.5))
+        # The one return before is half-way too.
+        now_statistics = statistics._replace(returns=statistics.returns.at[0].set(0.5))
+        found = _updated_statistics(trainer, now_statistics, now).rewarded_updates
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_with_policy_every_2_the_policy_trains_in_every_second_update_only():

@@ -1,15 +1,13 @@
 """Runs the agent's network: one step at a time to act, and over whole unrolls to learn."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from gemax.agent.distributions import CATEGORICAL, ActionDistribution
 from gemax.networks import AgentInputs, AgentNetwork, InputTables, LSTMState, Parameters, lstm_inputs
-from gemax.types import Observations, Tree, gather, tree_where
+from gemax.types import Observations, gather, tree_where
 
 
 class ActorOutput(NamedTuple):
@@ -75,25 +73,6 @@ def next_values(
     flat = jax.tree.map(lambda leaf: leaf.reshape(num_steps * num_envs, -1), (terms, lstm_state))
     _, values = network.heads(parameters, network.step(parameters, *flat).hidden)
     return values.reshape(num_steps, num_envs)
-
-
-def apply_to_few(
-    function: Callable[[Tree], Float[Array, "time envs"]], is_chosen: Bool[Array, "time envs"], steps: Tree
-) -> Float[Array, "time envs"]:
-    """Applies a function of steps [time, envs, ...] where `is_chosen`. The other results are arbitrary.
-
-    If at most an eighth of the steps is chosen, only an eighth is computed.
-    """
-    max_chosen = -(-is_chosen.size // 8)
-
-    def apply_to_chosen(steps: Tree) -> Float[Array, "time envs"]:
-        # The indices are padded with one beyond the last step, where results are dropped.
-        index = jnp.flatnonzero(is_chosen, size=max_chosen, fill_value=is_chosen.size)
-        chosen = jax.tree.map(lambda leaf: leaf.reshape(1, -1, *leaf.shape[2:])[:, index], steps)
-        results = jnp.zeros(is_chosen.size).at[index].set(function(chosen)[0], mode="drop")
-        return results.reshape(is_chosen.shape)
-
-    return jax.lax.cond(jnp.sum(is_chosen) <= max_chosen, apply_to_chosen, function, steps)
 
 
 def _lstm_inputs_over_time(

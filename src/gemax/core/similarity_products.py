@@ -32,7 +32,7 @@ def exponential_product(
     check_positive("scale", scale)
     num_rows = max(1, MAX_MATRIX_ENTRIES // max(1, others.shape[0]))
     if points.shape[0] <= num_rows:
-        return exponential_similarity(points, others, scale=scale) @ columns
+        return _product_of_one_block(points, others, columns, scale)
     centre = midpoint(points, others)
 
     @jax.checkpoint
@@ -41,6 +41,16 @@ def exponential_product(
         return (jnp.exp(-scale * safe_root(squared)) @ columns)[0]
 
     return jax.lax.map(row, points, batch_size=num_rows)
+
+
+def _product_of_one_block(
+    points: Float[Array, "N D"], others: Float[Array, "M D"], columns: Float[Array, "M C"], scale: float
+) -> Float[Array, "N C"]:
+    if max(points.shape[0], others.shape[0]) <= MAX_ROWS_BY_SUBTRACTION:
+        return exponential_similarity(points, others, scale=scale) @ columns
+    # The gradient of both directions is faster than autodiff of one. XLA leaves out what the other direction needs.
+    unused = jnp.zeros((points.shape[0], 1), points.dtype)
+    return _products_between(jnp.asarray(scale, points.dtype), points, others, unused, columns)[0].T
 
 
 def exponential_product_among(
@@ -111,7 +121,7 @@ def _between_forward(
     scale: Float[Array, ""],
     points: Float[Array, "N D"],
     others: Float[Array, "M D"],
-    point_columns: Float[Array, "N C"],
+    point_columns: Float[Array, "N B"],
     other_columns: Float[Array, "M C"],
 ):
     distance = distances(points, others)
@@ -125,7 +135,7 @@ def _between_forward(
 
 
 def _between_backward(
-    residuals: tuple[Array, ...], gradients: tuple[Float[Array, "C N"], Float[Array, "C M"]]
+    residuals: tuple[Array, ...], gradients: tuple[Float[Array, "C N"], Float[Array, "B M"]]
 ):
     """Computes `Σ_m w_nm (x_n - y_m)` for the points, and `Σ_n w_nm (y_m - x_n)` for the others."""
     scale, points, others, point_columns, other_columns, distance, similarity = residuals

@@ -146,6 +146,8 @@ GYMNASIUM = CUSTOM_MAP._replace(
         "policy_clip": 0.2,
         "discount": 0.99,
         "intrinsic_shift": 0.0,
+        # A rollout has as many states as a small map, so that its density alone would be mostly noise.
+        "negative_memory_size": 64,
         # A policy that earns a high return explores less and changes less, so that it keeps what it has found.
         "intrinsic_half_life": 50,
         "learning_rate_half_life": 50,

@@ -56,13 +56,19 @@ class IntrinsicReplayBuffer(ReplayBuffer):
     ):
         of_buffer = inspect.signature(ReplayBuffer).parameters
         super().__init__(*arguments, **{name: settings.pop(name) for name in of_buffer if name in settings})
-        settings = {"episodic_weight": 0.0, **settings} if method == "gem" else settings
+        if method == "gem":
+            settings = {"episodic_weight": 0.0, "negative_memory_size": 0, **settings}
         self.options = RewardOptions(method, settings, time_feature)
         self.replace_reward, self.seed = replace_reward, seed
         if method in ("ngu", "ngu-rnd", "e3b") or self.options.settings.get("episodic_weight"):
             raise ValueError(
                 "ngu, ngu-rnd, e3b and gem with an episodic_weight need the steps of an episode in order, and a replay "
                 "buffer samples them at random. Use gem without episodic_weight, rnd or re3."
+            )
+        if self.options.settings.get("negative_memory_size"):
+            raise ValueError(
+                "negative_memory_size must be 0 in a replay buffer, whose batches already have steps of many rollouts; "
+                f"got {self.options.settings['negative_memory_size']}."
             )
         self._build()
         self.learner_state: LearnerState = self._learner.init(jax.random.key(seed))

@@ -11,6 +11,7 @@ from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.e3b import E3bSettings, e3b
 from gemax.rewards.gem import Term, gem
 from gemax.rewards.negatives import Negatives
+from gemax.rewards.negatives_earlier import earlier_steps
 from gemax.rewards.negatives_episode import own_episode
 from gemax.rewards.negatives_episode_rows import own_episode_rows
 from gemax.rewards.negatives_other_envs import other_envs
@@ -76,6 +77,8 @@ def _negatives_over_episodes(config: IntrinsicConfig, inputs: RewardInputs) -> N
         return past_visits(config, inputs.similarity)
     if inputs.recent_negatives:
         return recent_episodes(config, inputs.similarity)
+    if config.negative_memory_size:
+        return earlier_steps(config, inputs.similarity, capacity=config.negative_memory_size)
     return other_envs(config, inputs.similarity)
 
 

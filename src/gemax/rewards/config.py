@@ -29,8 +29,8 @@ class IntrinsicConfig:
     """Anneal the intrinsic reward linearly to zero over this many updates. 0 disables annealing."""
     intrinsic_half_life: NonNegativeInt = 0
     """Halve the weight of the intrinsic reward after this many updates with the highest return so far. 0 keeps it
-    constant. An update with a lower return counts less: ((return - lowest) / (highest - lowest))². The weight never
-    reaches zero."""
+    constant. An update with a lower return counts less: ((return - lowest) / (highest - lowest))², with the return that
+    nine of ten recent episodes reach. The weight never reaches zero."""
     hide_time: bool = True
     """Remove the time from observation vectors that contain it. Otherwise every step looks like a new state."""
     embedding_size: PositiveInt = 32
@@ -45,6 +45,9 @@ class IntrinsicConfig:
     """Index of the Tsallis entropy. 1 is the Shannon entropy."""
     num_negatives: NonNegativeInt = 0
     """Negatives per state, sampled from the other half of the environments. 0 uses all states of that half."""
+    negative_memory_size: NonNegativeInt = 0
+    """Earlier steps of each environment whose states are negatives too, at most what fits into 128 MB. They reduce the
+    noise of short rollouts. 0 uses the states of the current update only, as in the paper."""
     past_visits_decay: Fraction = 0.0
     """Decay per update of a memory of past visits for negatives, in gridworlds without noise (not in the paper).
     0 uses the states of the current update only, as in the paper."""

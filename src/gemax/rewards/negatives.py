@@ -1,6 +1,6 @@
 """The interface of GEM's negatives: the states x' that each state x is compared with.
 
-`negatives_other_envs`, `negatives_past`, `negatives_recent` and `negatives_episode` implement it.
+`negatives_other_envs`, `negatives_earlier`, `negatives_past`, `negatives_recent` and `negatives_episode` implement it.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from gemax.core.expectation import Contrast
 from gemax.core.objective import g_power
 from gemax.types import Transition, Tree, Weight
+
+MAX_MEMORY_SIZE = 2**25
+"""Maximum number of floats in the memory (128 MB). Every update reads all of them, and every checkpoint stores them."""
 
 
 class Outputs(NamedTuple):
@@ -65,3 +68,9 @@ class Negatives(NamedTuple):
 def negative_power(log_g: Float[Array, "*shape"], alpha: float) -> Float[Array, "*shape"]:
     """Returns g(x')^(2-α) without gradient. Only the reward uses it, and f and g do not learn from the reward."""
     return jax.lax.stop_gradient(g_power(log_g, alpha))
+
+
+def apply_to_memory(apply: Apply, rows: Float[Array, "first second *shape"]) -> Outputs:
+    """Returns the outputs of f and g for rows with two leading axes, such as environments and time."""
+    outputs = apply(rows.reshape(-1, *rows.shape[2:]))
+    return jax.tree.map(lambda leaf: leaf.reshape(*rows.shape[:2], *leaf.shape[1:]), outputs)

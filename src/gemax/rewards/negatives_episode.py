@@ -16,12 +16,18 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gemax.core.expectation import sampled_contrast
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.episode_memory import remembered_entries
-from gemax.rewards.negatives import Apply, Batch, Comparison, Negatives, Outputs, negative_power
+from gemax.rewards.negatives import (
+    MAX_MEMORY_SIZE,
+    Apply,
+    Batch,
+    Comparison,
+    Negatives,
+    Outputs,
+    apply_to_memory,
+    negative_power,
+)
 from gemax.rewards.similarity import PairSimilarity, pair_similarity
 from gemax.types import Transition, gather, tree_where
-
-MAX_MEMORY_SIZE = 2**25
-"""Maximum number of floats in the memory (128 MB). Every update reads all of them, and every checkpoint stores them."""
 
 
 class EpisodeMemory(NamedTuple):
@@ -111,9 +117,3 @@ def by_step(
 ) -> Float[Array, "time envs"]:
     """Returns the values of an `episode_batch` by time and environment."""
     return values[0].reshape(transitions.reward.shape[::-1]).T
-
-
-def apply_to_memory(apply: Apply, rows: Float[Array, "envs capacity *shape"]) -> Outputs:
-    """Returns the outputs of f and g for all rows, [envs, capacity, ...]."""
-    outputs = apply(rows.reshape(-1, *rows.shape[2:]))
-    return jax.tree.map(lambda leaf: leaf.reshape(*rows.shape[:2], *leaf.shape[1:]), outputs)

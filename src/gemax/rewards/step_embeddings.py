@@ -5,10 +5,12 @@ observations of episodes have to be embedded in addition to the next observation
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gemax.core.few import apply_to_few
 from gemax.types import Transition, gather
 
 
@@ -27,23 +29,30 @@ def embeddings_before(
     if transitions.observation.row_index is not None:
         # Observations and next observations are rows of the same table.
         return gather(transitions.observation, next_embeddings, num_envs)
-    slots = max_starts(num_steps, min_episode_steps)
-    if 2 * slots > num_steps:
-        return gather(transitions.observation, embed(transitions.observation.rows), num_envs)
-    is_start = transitions.is_first.at[0].set(True)
-    # The i-th start of each environment has slot i, other steps have -1. Gather and select are faster than scatter.
-    slot = jnp.where(is_start, jnp.cumsum(is_start, axis=0) - 1, -1)
-    in_slot = slot[None] == jnp.arange(slots)[:, None, None]
-    rows = transitions.observation.rows
+    rows, is_start = transitions.observation.rows, transitions.is_first.at[0].set(True)
     by_time = rows.reshape(num_steps, num_envs, *rows.shape[1:])
-    first_rows = by_time[jnp.argmax(in_slot, axis=1), jnp.arange(num_envs)[None]]
-    starts = embed(first_rows.reshape(-1, *rows.shape[1:])).reshape(slots, num_envs, -1)
     # Shifted by one step. The first step is always a start, so it is overwritten below.
     before = jnp.concatenate([next_embeddings[:num_envs], next_embeddings[:-num_envs]])
     before = before.reshape(num_steps, num_envs, -1)
+    slots = max_starts(num_steps, min_episode_steps)
+    if 2 * slots > num_steps:
+        starts = apply_to_few(partial(_embed_steps, embed), is_start, by_time)
+        return jnp.where(is_start[..., None], starts, before)
+    # The i-th start of each environment has slot i, other steps have -1. Gather and select are faster than scatter.
+    slot = jnp.where(is_start, jnp.cumsum(is_start, axis=0) - 1, -1)
+    in_slot = slot[None] == jnp.arange(slots)[:, None, None]
+    first_rows = by_time[jnp.argmax(in_slot, axis=1), jnp.arange(num_envs)[None]]
+    starts = _embed_steps(embed, first_rows)
     for index in range(slots):
         before = jnp.where(in_slot[index, ..., None], starts[index][None], before)
     return jnp.where(jnp.any(slot >= slots), jnp.nan, before)
+
+
+def _embed_steps(
+    embed: Callable[[Float[Array, "rows *shape"]], Float[Array, "rows D"]],
+    steps: Float[Array, "time envs *shape"],
+) -> Float[Array, "time envs D"]:
+    return embed(steps.reshape(-1, *steps.shape[2:])).reshape(*steps.shape[:2], -1)
 
 
 def max_starts(num_steps: int, min_episode_steps: int) -> int:

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gemax.agent.act import apply_to_few, next_values, unroll_lstm
+from gemax.agent.act import next_values, unroll_lstm
 from gemax.agent.distributions import ActionDistribution
 from gemax.agent.losses import actor_critic_loss
 from gemax.core.entropy import shannon_entropy
+from gemax.core.few import apply_to_few
 from gemax.core.moments import Moments, update_observation_moments
 from gemax.envs.base import FiniteEnv
 from gemax.networks import AgentInputs, AgentNetwork, LSTMState, Parameters
@@ -297,7 +298,7 @@ def _updated_statistics(
 ) -> RunningStatistics:
     ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
     statistics = count_returns(statistics, transitions.episode_return, ended)
-    # Squared, because a policy that finds the reward in few episodes still has to explore.
+    # Squared, because a policy that is far from its best return still has to explore.
     progress = return_progress(statistics) ** 2
     statistics = statistics._replace(rewarded_updates=statistics.rewarded_updates + progress)
     if trainer.spec.num_cells is None:

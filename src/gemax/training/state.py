@@ -10,6 +10,9 @@ from gemax.networks import AgentInputs, LSTMState, Parameters
 from gemax.training.config import NUM_RECENT_RETURNS, NUM_RETURNS
 from gemax.types import Transition, Tree
 
+FAILING_SHARE = 0.1
+"""`return_progress` ignores this share of the recent episodes, those with the lowest returns."""
+
 
 class ActorState(NamedTuple):
     """The state of the actor in every environment, before it chooses an action."""
@@ -109,26 +112,35 @@ def largest_return(statistics: RunningStatistics) -> Float[Array, ""]:
 
 
 def return_progress(statistics: RunningStatistics) -> Float[Array, ""]:
-    """Returns where the recent return lies between the lowest return of an episode, 0, and the highest one, 1.
+    """Returns where the return that nine of ten recent episodes reach lies between the lowest, 0, and the highest, 1.
 
-    In a task with a sparse reward of 1, this is the share of recent episodes that found it. Differences between returns
-    below 1, such as small costs of actions, count less.
+    It stays at 0 as long as more than a tenth of the episodes fails, such as those of layouts that the policy has not
+    solved. Differences between returns below 1, such as small costs of actions, count less.
     """
-    recent, _ = return_moments(statistics, NUM_RECENT_RETURNS)
+    count = jnp.minimum(statistics.num_returns, NUM_RECENT_RETURNS)
+    recent = jnp.where(_is_among_last(statistics, count), statistics.returns, jnp.inf)
+    reached = jnp.sort(recent)[(FAILING_SHARE * count).astype(int)]
     lowest, highest = statistics.lowest_return, statistics.highest_return
-    return jnp.clip((recent - lowest) / jnp.maximum(highest - lowest, 1.0), 0.0, 1.0)
+    progress = jnp.clip((reached - lowest) / jnp.maximum(highest - lowest, 1.0), 0.0, 1.0)
+    return jnp.where(count > 0, progress, 0.0)
 
 
 def return_moments(
     statistics: RunningStatistics, num_episodes: int
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Returns mean and standard deviation of the last returns, at most 1,000. Both are 0 before an episode ends."""
-    age = (statistics.num_returns - 1 - jnp.arange(NUM_RETURNS)) % NUM_RETURNS
-    is_counted = age < jnp.minimum(statistics.num_returns, num_episodes)
-    count = jnp.maximum(jnp.sum(is_counted), 1)
+    count = jnp.minimum(statistics.num_returns, num_episodes)
+    is_counted = _is_among_last(statistics, count)
+    count = jnp.maximum(count, 1)
     mean = jnp.sum(jnp.where(is_counted, statistics.returns, 0.0)) / count
     variance = jnp.sum(jnp.where(is_counted, (statistics.returns - mean) ** 2, 0.0)) / count
     return mean, jnp.sqrt(variance)
+
+
+def _is_among_last(statistics: RunningStatistics, count: Int[Array, ""]) -> Bool[Array, " kept"]:
+    """Returns which entries of the ring buffer are the last `count` returns."""
+    age = (statistics.num_returns - 1 - jnp.arange(NUM_RETURNS)) % NUM_RETURNS
+    return age < count
 
 
 def count_visits(

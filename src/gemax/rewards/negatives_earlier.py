@@ -1,0 +1,130 @@
+"""Negatives from this rollout and from earlier ones. An extension of `negatives_other_envs`.
+
+A rollout of Gymnasium environments is short, and its states are correlated. The density that g learns from it is then
+mostly noise. A memory of the last observations of each environment adds negatives without more environments. They come
+from slightly older policies. To have more of them, the negatives of x are the states of all other environments, not of
+one half.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gemax.core.expectation import Contrast
+from gemax.core.similarity_products import exponential_product
+from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.negatives import (
+    MAX_MEMORY_SIZE,
+    Apply,
+    Batch,
+    Comparison,
+    Negatives,
+    Outputs,
+    apply_to_memory,
+    negative_power,
+)
+from gemax.rewards.negatives_other_envs import EXPONENTIAL, overlap_of_steps
+from gemax.rewards.similarity import PairSimilarity, pair_similarity
+from gemax.types import Transition, gather_flat, tree_where
+
+
+class EarlierSteps(NamedTuple):
+    """The last observations of each environment, oldest first."""
+
+    rows: Float[Array, "capacity envs *shape"]
+    outputs: Outputs
+    """Outputs of f and g for the rows, stored so that the reward of a single step need not recompute them."""
+    length: Int[Array, " envs"]
+    """Number of entries of each environment, counted from the newest."""
+
+
+def earlier_steps(
+    config: IntrinsicConfig, custom_similarity: PairSimilarity | None = None, *, capacity: int = 128
+) -> Negatives:
+    """Returns negatives from the rollout, and from `capacity` steps before it, of all other environments.
+
+    All of them are used; none are sampled. If observations are so large that the memory would exceed
+    `MAX_MEMORY_SIZE`, it holds fewer steps.
+    """
+    if capacity < 1:
+        raise ValueError(f"capacity must be at least 1 step before the rollout; got {capacity}.")
+    similarity = pair_similarity(config, custom_similarity)
+
+    def init(apply: Apply, rows: Float[Array, "rows *shape"], num_envs: int) -> EarlierSteps:
+        if num_envs < 2:
+            raise ValueError(f"num_envs must be at least 2, one for x and others for x'; got {num_envs}.")
+        max_capacity = max(1, MAX_MEMORY_SIZE // (num_envs * math.prod(rows.shape[1:])))
+        empty = jnp.zeros((min(capacity, max_capacity), num_envs, *rows.shape[1:]))
+        return EarlierSteps(empty, apply_to_memory(apply, empty), jnp.zeros(num_envs, jnp.int32))
+
+    def appended(memory: EarlierSteps, outputs: Outputs, transitions: Transition) -> EarlierSteps:
+        """Returns the steps of the memory, followed by those of the rollout."""
+        observations, (num_steps, num_envs) = transitions.next_observation, transitions.reward.shape
+
+        def append(old: Array, rows: Array) -> Array:
+            new = gather_flat(observations, rows)
+            return jnp.concatenate([old, new.reshape(num_steps, num_envs, *old.shape[2:])])
+
+        return EarlierSteps(
+            append(memory.rows, observations.rows),
+            jax.tree.map(append, memory.outputs, outputs),
+            memory.length + num_steps,
+        )
+
+    def newest(steps: EarlierSteps, capacity: int) -> EarlierSteps:
+        """Returns the last `capacity` steps."""
+        rows, outputs = jax.tree.map(lambda leaf: leaf[-capacity:], steps[:2])
+        return EarlierSteps(rows, outputs, jnp.minimum(steps.length, capacity))
+
+    def compare(memory: EarlierSteps, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
+        capacity, (num_steps, num_envs) = memory.rows.shape[0], transitions.reward.shape
+        steps = appended(memory, outputs, transitions)
+        new = Outputs(*(gather_flat(transitions.next_observation, leaf) for leaf in outputs))
+        is_filled = jnp.arange(len(steps.rows))[:, None] >= len(steps.rows) - steps.length[None]
+        # A non-finite observation must not affect the rewards of the others.
+        weight = (is_filled & jnp.isfinite(steps.outputs.log_g)).astype(float)
+        power = jnp.where(weight > 0, negative_power(steps.outputs.log_g, config.alpha), 0.0)
+        columns = jnp.stack([weight, weight * power], axis=-1)
+        sums = product(new.embedding, _flat(steps.outputs.embedding), _flat(columns))
+        own_sums = jax.vmap(lambda entries, columns: similarity(entries[-num_steps:], entries) @ columns)(
+            steps.outputs.embedding.swapaxes(0, 1), columns.swapaxes(0, 1)
+        )
+        counts = jnp.sum(weight) - jnp.sum(weight, axis=0)
+        means = (sums.reshape(num_steps, num_envs, 2) - own_sums.swapaxes(0, 1)) / counts[None, :, None]
+        # Rounding errors of the difference can be negative.
+        contrast = Contrast(*jnp.maximum(means, 0.0).reshape(-1, 2).T)
+        overlap = overlap_of_steps(similarity, new, transitions)
+        return Comparison((Batch(new.log_g, contrast),), newest(steps, capacity), overlap=overlap)
+
+    def product(points: Array, others: Array, columns: Array) -> Array:
+        if config.similarity in EXPONENTIAL:
+            return exponential_product(points, others, columns, scale=config.similarity_scale)
+        return similarity(points, others) @ columns
+
+    def by_step(values: list[Array], comparison: Comparison, transitions: Transition) -> Array:
+        return values[0].reshape(transitions.reward.shape)
+
+    def refresh(memory: EarlierSteps, apply: Apply) -> EarlierSteps:
+        return memory._replace(outputs=apply_to_memory(apply, memory.rows))
+
+    def remember(
+        memory: EarlierSteps, outputs: Outputs, transitions: Transition, is_valid: Bool[Array, " envs"]
+    ) -> EarlierSteps:
+        extended = newest(appended(memory, outputs, transitions), memory.rows.shape[0])
+        by_env = [_envs_first(steps) for steps in (extended, memory)]
+        return _envs_first(tree_where(is_valid, *by_env))
+
+    return Negatives(init, compare, by_step, refresh, remember, has_memory=True)
+
+
+def _flat(values: Float[Array, "time envs *F"]) -> Float[Array, "steps *F"]:
+    return values.reshape(-1, *values.shape[2:])
+
+
+def _envs_first(steps: EarlierSteps) -> EarlierSteps:
+    """Swaps the axes of time and environments."""
+    rows, outputs = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), steps[:2])
+    return EarlierSteps(rows, outputs, steps.length)

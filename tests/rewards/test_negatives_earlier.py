@@ -1,0 +1,148 @@
+"""GEM with negatives from this and earlier rollouts of other environments."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gemax.core.objective import log_g_of
+from gemax.networks import torso_and_heads
+from gemax.rewards import negatives_earlier
+from gemax.rewards.config import IntrinsicConfig
+from gemax.rewards.gem import Term, gem
+from gemax.rewards.negatives_earlier import earlier_steps
+from gemax.testing import example_transitions, slice_steps
+from gemax.types import Observations
+
+SIZE, ENVS, STEPS = 4, 6, 12
+NETWORK = torso_and_heads(16, 8, (SIZE, 1))
+CONFIG = IntrinsicConfig(intrinsic_scale=1.0, normalise_reward=False, embedding_size=SIZE)
+ROWS = jax.random.normal(jax.random.key(0), (10, 3))
+TRANSITIONS = example_transitions(3, ROWS, ENVS, STEPS)
+KEY = jax.random.key(0)
+
+
+def build(negatives, config=CONFIG, learning_rate=0.1):
+    method = gem(NETWORK, optax.sgd(learning_rate), config, (Term(negatives),))
+    return method._replace(reward=jax.jit(method.reward), step=jax.jit(method.step))
+
+
+def initial_state(method):
+    return method.init(jax.random.key(1), ROWS, ENVS)
+
+
+def reference(parameters, transitions, first_step: int):
+    """Returns the reward of the steps from `first_step` on, pair by pair in NumPy.
+
+    The negatives are all steps, also earlier ones, of the other environments.
+    """
+    outputs = np.asarray(NETWORK.apply(parameters, ROWS))
+    g = np.exp(np.asarray(log_g_of(jnp.asarray(outputs[:, SIZE]))))
+    row = np.asarray(transitions.next_observation.row_index)
+    reward = np.zeros(row.shape)
+    for t, env in np.ndindex(row.shape):
+        x = row[t, env]
+        others = np.delete(row, env, axis=1).reshape(-1)
+        k = [np.exp(-np.linalg.norm(outputs[x, :SIZE] - outputs[y, :SIZE])) for y in others]
+        reward[t, env] = 1 + np.log(g[x]) - np.mean(np.asarray(k) * (g[x] + g[others]))
+    return reward[first_step:]
+
+
+def test_reward_equals_the_paper_with_the_steps_of_this_and_earlier_rollouts_as_negatives():
+    method = build(earlier_steps(CONFIG, capacity=20), learning_rate=0.0)
+    state = initial_state(method)
+    first, state, _ = method.step(state, slice_steps(TRANSITIONS, 0, 5), KEY)
+    later, _, _ = method.step(state, slice_steps(TRANSITIONS, 5, STEPS), KEY)
+    expected = reference(state.parameters, slice_steps(TRANSITIONS, 0, 5), 0)
+    np.testing.assert_allclose(first, expected, rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(later, reference(state.parameters, TRANSITIONS, 5), rtol=2e-5, atol=1e-5)
+
+
+def test_steps_beyond_the_capacity_are_forgotten():
+    method = build(earlier_steps(CONFIG, capacity=3), learning_rate=0.0)
+    _, state, _ = method.step(initial_state(method), slice_steps(TRANSITIONS, 0, 8), KEY)
+    later, _, _ = method.step(state, slice_steps(TRANSITIONS, 8, STEPS), KEY)
+    expected = reference(state.parameters, slice_steps(TRANSITIONS, 5, STEPS), 3)
+    np.testing.assert_allclose(later, expected, rtol=2e-5, atol=1e-5)
+
+
+def objective_of_pairs(parameters, observations):
+    """`eq:taco.kernel.obj` of observations [time, envs, D], with k of every pair of different environments."""
+    num_steps, num_envs, size = observations.shape
+    outputs = NETWORK.apply(parameters, observations.reshape(-1, size))
+    embedding, log_g = outputs[:, :SIZE], log_g_of(outputs[:, SIZE])
+    env = jnp.arange(num_steps * num_envs) % num_envs
+    is_pair = env[:, None] != env[None]
+    difference = jnp.where(is_pair[..., None], embedding[:, None] - embedding[None], 1.0)
+    k = jnp.where(is_pair, jnp.exp(-jnp.linalg.norm(difference, axis=-1)), 0.0)
+    similarity = k.sum(axis=1) / (num_steps * (num_envs - 1))
+    return jnp.mean(log_g - similarity * jnp.exp(log_g)) + 1
+
+
+def test_objective_and_gradient_equal_those_of_all_pairs_of_different_environments(key):
+    config = dataclasses.replace(CONFIG, adjacency_scale=0.0, embedding_penalty=0.0)
+    # Different states, because the reference has no gradient for the distance of equal ones.
+    rows = jax.random.normal(key, (STEPS * ENVS, 3))
+    transitions = example_transitions(3, rows, ENVS, STEPS)
+    observations = Observations(rows, None)
+    transitions = transitions._replace(observation=observations, next_observation=observations)
+    method = build(earlier_steps(config, capacity=4), config, learning_rate=1.0)
+    state = method.init(jax.random.key(1), rows, ENVS)
+    _, learned, metrics = method.step(state, transitions, KEY)
+    by_time = rows.reshape(STEPS, ENVS, 3)
+    expected, gradient = jax.value_and_grad(objective_of_pairs)(state.parameters, by_time)
+    np.testing.assert_allclose(metrics["gem_objective"], expected, rtol=1e-5)
+    moved = jax.tree.map(lambda new, old: new - old, learned.parameters, state.parameters)
+    for found, wanted in zip(jax.tree.leaves(moved), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_remembering_step_by_step_gives_the_memory_of_the_rollout():
+    method = build(earlier_steps(CONFIG, capacity=7))
+    state = initial_state(method)
+    assert method.remember is not None
+    remembered, is_valid = state, jnp.ones(ENVS, bool)
+    for time in range(STEPS):
+        remembered = method.remember(remembered, slice_steps(TRANSITIONS, time, time + 1), is_valid)
+    _, learned, _ = method.step(state, TRANSITIONS, KEY)
+    for name in ("rows", "length"):
+        np.testing.assert_array_equal(
+            getattr(remembered.terms[0].memory, name), getattr(learned.terms[0].memory, name)
+        )
+
+
+def test_environments_that_took_no_step_are_not_remembered():
+    method = build(earlier_steps(CONFIG, capacity=7))
+    state = initial_state(method)
+    assert method.remember is not None
+    is_valid = jnp.arange(ENVS) != 2
+    remembered = method.remember(state, slice_steps(TRANSITIONS, 0, 1), is_valid).terms[0].memory
+    np.testing.assert_array_equal(remembered.length, is_valid.astype(int))
+    np.testing.assert_array_equal(remembered.rows[:, 2], state.terms[0].memory.rows[:, 2])
+
+
+def test_the_memory_of_large_observations_is_smaller(monkeypatch):
+    monkeypatch.setattr(negatives_earlier, "MAX_MEMORY_SIZE", 5 * ENVS * 3)
+    memory = initial_state(build(earlier_steps(CONFIG, capacity=20))).terms[0].memory
+    assert memory.rows.shape == (5, ENVS, 3)
+
+
+def test_a_state_that_is_not_finite_does_not_affect_the_rewards_of_others():
+    rows = ROWS.at[3].set(jnp.nan)
+    transitions = example_transitions(3, rows, ENVS, STEPS)
+    method = build(earlier_steps(CONFIG, capacity=20))
+    reward = method.reward(initial_state(method), transitions, KEY)
+    is_bad = np.asarray(transitions.next_observation.row_index) == 3
+    assert is_bad.any()
+    np.testing.assert_array_equal(np.isfinite(reward), ~is_bad)
+
+
+def test_invalid_sizes_are_refused():
+    with pytest.raises(ValueError, match="capacity must be at least 1"):
+        earlier_steps(CONFIG, capacity=0)
+    method = build(earlier_steps(CONFIG, capacity=2))
+    with pytest.raises(ValueError, match="num_envs must be at least 2"):
+        method.init(jax.random.key(1), ROWS, 1)
