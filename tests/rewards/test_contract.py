@@ -11,6 +11,7 @@ from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.e3b import E3bSettings, e3b
 from gemax.rewards.gem import Term, gem
+from gemax.rewards.negatives_earlier import earlier_steps
 from gemax.rewards.negatives_episode import own_episode
 from gemax.rewards.negatives_other_envs import other_envs
 from gemax.rewards.negatives_recent import recent_episodes
@@ -36,6 +37,8 @@ MEMBERS = {
     "gem-recent": gem_with(recent_episodes(CONFIG, capacity=16)),
     "gem-episode": gem_with(own_episode(CONFIG, capacity=5)),
     "gem-both": gem_with(recent_episodes(CONFIG, capacity=16), own_episode(CONFIG, capacity=5)),
+    "gem-earlier": gem_with(earlier_steps(CONFIG, capacity=6)),
+    "gem-earlier-both": gem_with(earlier_steps(CONFIG, capacity=6), own_episode(CONFIG, capacity=5)),
     "centred": centred(NGU),
     "none": no_reward(),
     "oracle": oracle(ROWS, 0.005, 0.005, 0.99),
