@@ -48,9 +48,9 @@ def _product_of_one_block(
 ) -> Float[Array, "N C"]:
     if max(points.shape[0], others.shape[0]) <= MAX_ROWS_BY_SUBTRACTION:
         return exponential_similarity(points, others, scale=scale) @ columns
-    # The gradient of both directions is faster than autodiff of one. XLA leaves out what the other direction needs.
-    unused = jnp.zeros((points.shape[0], 1), points.dtype)
-    return _products_between(jnp.asarray(scale, points.dtype), points, others, unused, columns)[0].T
+    # Its gradient is faster than autodiff. There is nothing to compute in the other direction.
+    no_columns = jnp.zeros((points.shape[0], 0), points.dtype)
+    return _products_between(jnp.asarray(scale, points.dtype), points, others, no_columns, columns)[0].T
 
 
 def exponential_product_among(
