@@ -7,7 +7,7 @@ from typing import Any
 def release_free_memory() -> None:
     """Returns memory that is free, but that the C library keeps, to the operating system. Takes milliseconds.
 
-    glibc has a heap per thread, and each keeps its largest size so far. A training process would grow whenever another
+    glibc has a heap per thread, and each keeps its largest size so far. A training process can then grow when another
     thread of XLA happens to hold the large temporary arrays. Other C libraries have no `malloc_trim`.
     """
     trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
