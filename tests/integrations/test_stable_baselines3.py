@@ -356,6 +356,21 @@ def test_settings_that_only_the_agent_has_are_refused():
         )
 
 
+def test_a_memory_of_negatives_is_refused_where_it_has_no_effect():
+    with pytest.raises(ValueError, match="negative_memory_size must be 0 in a replay buffer"):
+        DQN(
+            "MlpPolicy",
+            Clock(),
+            replay_buffer_class=IntrinsicReplayBuffer,
+            replay_buffer_kwargs={"negative_memory_size": 4},
+        )
+    # Fewer than eight environments.
+    with pytest.raises(
+        ValueError, match="negative_memory_size has no effect here, where negatives come from"
+    ):
+        trained(method="gem", negative_memory_size=4)
+
+
 def test_the_metrics_of_a_replay_buffer_need_one():
     with pytest.raises(ValueError, match="needs an agent with an IntrinsicReplayBuffer"):
         agent(PPO).learn(1, callback=IntrinsicMetricsCallback())

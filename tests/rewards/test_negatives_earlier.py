@@ -11,6 +11,7 @@ import pytest
 from gemax.core.objective import log_g_of
 from gemax.networks import torso_and_heads
 from gemax.rewards import negatives_earlier
+from gemax.rewards.build import RewardInputs, build_gem
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.gem import Term, gem
 from gemax.rewards.negatives_earlier import earlier_steps
@@ -130,14 +131,38 @@ def test_the_memory_of_large_observations_is_smaller(monkeypatch):
     assert memory.rows.shape == (5, ENVS, 3)
 
 
-def test_a_state_that_is_not_finite_does_not_affect_the_rewards_of_others():
-    rows = ROWS.at[3].set(jnp.nan)
-    transitions = example_transitions(3, rows, ENVS, STEPS)
+@pytest.mark.parametrize("num_steps", [STEPS, 60], ids=["few states", "many states"])
+def test_a_state_that_is_not_finite_does_not_affect_the_rewards_of_others(num_steps):
+    transitions = example_transitions(3, ROWS, ENVS, num_steps)
+    row = np.asarray(transitions.next_observation.row_index)
     method = build(earlier_steps(CONFIG, capacity=20))
-    reward = method.reward(initial_state(method), transitions, KEY)
-    is_bad = np.asarray(transitions.next_observation.row_index) == 3
-    assert is_bad.any()
+    state = initial_state(method)
+    # One step has a row of its own, which is not finite.
+    bad_row = jnp.asarray(row).at[2, 4].set(10)
+    rows = jnp.concatenate([ROWS, jnp.full((1, 3), jnp.nan)])
+    observation = transitions.next_observation._replace(rows=rows, row_index=bad_row)
+    reward = method.reward(state, transitions._replace(next_observation=observation), KEY)
+    is_bad = np.asarray(bad_row) == 10
     np.testing.assert_array_equal(np.isfinite(reward), ~is_bad)
+    # The others have one negative less.
+    whole = method.reward(state, transitions, KEY)
+    np.testing.assert_allclose(reward[~is_bad], whole[~is_bad], atol=0.1)
+
+
+def test_many_states_have_the_rewards_of_the_paper():
+    transitions = example_transitions(3, ROWS, ENVS, 60)
+    method = build(earlier_steps(CONFIG, capacity=20))
+    state = initial_state(method)
+    expected = reference(state.parameters, transitions, 0)
+    np.testing.assert_allclose(method.reward(state, transitions, KEY), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_sampled_negatives_come_from_the_current_rollout():
+    inputs = RewardInputs(optax.sgd(0.1), torso_size=8, head_size=8, horizon=5)
+    config = dataclasses.replace(CONFIG, negative_memory_size=4, episodic_weight=0.0)
+    for num_negatives, has_memory in ((0, True), (3, False)):
+        method = build_gem(dataclasses.replace(config, num_negatives=num_negatives), inputs)
+        assert (method.remember is not None) == has_memory
 
 
 def test_invalid_sizes_are_refused():
@@ -146,3 +171,7 @@ def test_invalid_sizes_are_refused():
     method = build(earlier_steps(CONFIG, capacity=2))
     with pytest.raises(ValueError, match="num_envs must be at least 2"):
         method.init(jax.random.key(1), ROWS, 1)
+    with pytest.raises(ValueError, match=r"num_envs must be smaller .* or negative_memory_size 0"):
+        jax.eval_shape(
+            lambda rows: method.init(KEY, rows, ENVS), jax.ShapeDtypeStruct((1, 40_000_000), float)
+        )

@@ -74,6 +74,21 @@ def test_embeddings_of_the_step_before_equal_those_of_the_observations(is_first)
         np.testing.assert_allclose(jax.grad(value)(WEIGHT, shortest), embedded, rtol=1e-5, atol=1e-5)
 
 
+def test_steps_of_padding_keep_their_own_observation():
+    transitions = consecutive_transitions(RESETS["none"])
+    # Step 3 of environment 1 repeats step 2.
+    by_time = transitions.observation.rows.reshape(TIME, ENVS, -1)
+    by_time = by_time.at[3, 1].set(by_time[2, 1])
+    padded = transitions._replace(
+        observation=Observations(by_time.reshape(TIME * ENVS, -1), None),
+        is_valid=jnp.ones((TIME, ENVS), bool).at[3, 1].set(False),
+    )
+    found = before(WEIGHT, padded, 1)
+    np.testing.assert_array_equal(
+        found[:4], embed(WEIGHT, padded.observation.rows).reshape(TIME, ENVS, -1)[:4]
+    )
+
+
 def test_only_first_observations_are_embedded():
     sizes = []
 

@@ -206,8 +206,10 @@ def test_methods_that_do_not_fit_the_environment_are_refused():
         trainer_in(Counting, method="oracle")
     with pytest.raises(ValueError, match="method ngu predicts the action and needs discrete actions"):
         trainer_in(partial(SamplesSpace, *ODD["numbers"]), method="ngu")
-    with pytest.raises(ValueError, match="episodic_weight must be 0 for similarity indicator in gym:custom"):
-        trainer_in(Counting, method="gem", similarity="indicator")
+    with pytest.raises(
+        ValueError, match="negative_memory_size must be 0 for similarity indicator in gym:custom"
+    ):
+        trainer_in(Counting, method="gem", similarity="indicator", episodic_weight=0.0)
     with pytest.raises(ValueError, match="seeds must be 1 for gym:custom"):
         trainer_in(Counting, seeds=2)
 

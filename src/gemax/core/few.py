@@ -21,7 +21,9 @@ def apply_to_few(
     def apply_to_chosen(steps: Tree) -> Float[Array, "time envs *F"]:
         # The indices are padded with one beyond the last step, where results are dropped.
         index = jnp.flatnonzero(is_chosen, size=max_chosen, fill_value=is_chosen.size)
-        chosen = jax.tree.map(lambda leaf: leaf.reshape(1, -1, *leaf.shape[2:])[:, index], steps)
+        chosen = jax.tree.map(
+            lambda leaf: leaf.reshape(1, -1, *leaf.shape[2:]).at[:, index].get(mode="clip"), steps
+        )
         values = function(chosen)[0]
         results = jnp.zeros((is_chosen.size, *values.shape[1:])).at[index].set(values, mode="drop")
         return results.reshape(*is_chosen.shape, *values.shape[1:])

@@ -27,7 +27,7 @@ Method: TypeAlias = str | IntrinsicReward
 NETWORK_SETTINGS = {"torso_size", "head_size", "adam_beta1", "adam_beta2", "max_grad_norm"}
 """Settings of the agent that the networks of an intrinsic reward share."""
 MIN_ENVS = 8
-"""With fewer environments, GEM takes negatives from recent episodes, not from the other half of the environments."""
+"""With fewer environments, GEM takes negatives from recent episodes, not from other environments."""
 ALLOWED_METHODS = [row.name for row in METHODS.values() if not row.needs_states]
 """Methods for environments without cells."""
 
@@ -82,6 +82,12 @@ def build_reward_for(
     method = options.method
     if isinstance(method, IntrinsicReward):
         return method
+    memory_size = options.settings.get("negative_memory_size")
+    if recent_negatives and memory_size:
+        raise ValueError(
+            "negative_memory_size has no effect here, where negatives come from the last 1,024 steps. Use at least "
+            f"{MIN_ENVS} environments, in the wrapper also per_step=False; got {memory_size}."
+        )
     config = configure(GYM_PREFIX, method=method, **options.settings)
     inputs = RewardInputs(
         optimiser=make_optimiser(config.agent, config.intrinsic.reward_learning_rate),

@@ -57,7 +57,7 @@ class IntrinsicReplayBuffer(ReplayBuffer):
         of_buffer = inspect.signature(ReplayBuffer).parameters
         super().__init__(*arguments, **{name: settings.pop(name) for name in of_buffer if name in settings})
         if method == "gem":
-            settings = {"episodic_weight": 0.0, "negative_memory_size": 0, **settings}
+            settings = {"episodic_weight": 0.0, **settings}
         self.options = RewardOptions(method, settings, time_feature)
         self.replace_reward, self.seed = replace_reward, seed
         if method in ("ngu", "ngu-rnd", "e3b") or self.options.settings.get("episodic_weight"):
@@ -77,8 +77,11 @@ class IntrinsicReplayBuffer(ReplayBuffer):
 
     def _build(self) -> None:
         # The steps are sampled at random, so GEM can take its negatives from the other half of the batch.
+        options = self.options
+        if options.method == "gem":
+            options = options._replace(settings={**options.settings, "negative_memory_size": 0})
         self._encoder, self._learner = build_learner(
-            self.options, self.observation_space, self.action_space, num_envs=2, recent_negatives=False
+            options, self.observation_space, self.action_space, num_envs=2, recent_negatives=False
         )
 
     def sample(self, batch_size: int, env: Any = None) -> Any:

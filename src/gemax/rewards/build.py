@@ -77,7 +77,7 @@ def _negatives_over_episodes(config: IntrinsicConfig, inputs: RewardInputs) -> N
         return past_visits(config, inputs.similarity)
     if inputs.recent_negatives:
         return recent_episodes(config, inputs.similarity)
-    if config.negative_memory_size:
+    if config.negative_memory_size and not config.num_negatives:
         return earlier_steps(config, inputs.similarity, capacity=config.negative_memory_size)
     return other_envs(config, inputs.similarity)
 

@@ -47,7 +47,7 @@ class IntrinsicConfig:
     """Negatives per state, sampled from the other half of the environments. 0 uses all states of that half."""
     negative_memory_size: NonNegativeInt = 0
     """Earlier steps of each environment whose states are negatives too, at most what fits into 128 MB. They reduce the
-    noise of short rollouts. 0 uses the states of the current update only, as in the paper."""
+    noise of short rollouts. 0 uses the states of the current update only, as in the paper; so does `num_negatives`."""
     past_visits_decay: Fraction = 0.0
     """Decay per update of a memory of past visits for negatives, in gridworlds without noise (not in the paper).
     0 uses the states of the current update only, as in the paper."""

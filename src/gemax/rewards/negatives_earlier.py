@@ -42,7 +42,7 @@ class EarlierSteps(NamedTuple):
 
 
 def earlier_steps(
-    config: IntrinsicConfig, custom_similarity: PairSimilarity | None = None, *, capacity: int = 128
+    config: IntrinsicConfig, custom_similarity: PairSimilarity | None = None, *, capacity: int
 ) -> Negatives:
     """Returns negatives from the rollout, and from `capacity` steps before it, of all other environments.
 
@@ -56,7 +56,12 @@ def earlier_steps(
     def init(apply: Apply, rows: Float[Array, "rows *shape"], num_envs: int) -> EarlierSteps:
         if num_envs < 2:
             raise ValueError(f"num_envs must be at least 2, one for x and others for x'; got {num_envs}.")
-        max_capacity = max(1, MAX_MEMORY_SIZE // (num_envs * math.prod(rows.shape[1:])))
+        max_capacity = MAX_MEMORY_SIZE // (num_envs * math.prod(rows.shape[1:]))
+        if max_capacity < 1:
+            raise ValueError(
+                f"num_envs must be smaller for observations of the shape {rows.shape[1:]}, or negative_memory_size 0: "
+                f"the memory cannot hold one observation of each environment; got {num_envs}."
+            )
         empty = jnp.zeros((min(capacity, max_capacity), num_envs, *rows.shape[1:]))
         return EarlierSteps(empty, apply_to_memory(apply, empty), jnp.zeros(num_envs, jnp.int32))
 
@@ -82,17 +87,18 @@ def earlier_steps(
     def compare(memory: EarlierSteps, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
         capacity, (num_steps, num_envs) = memory.rows.shape[0], transitions.reward.shape
         steps = appended(memory, outputs, transitions)
-        new = Outputs(*(gather_flat(transitions.next_observation, leaf) for leaf in outputs))
         is_filled = jnp.arange(len(steps.rows))[:, None] >= len(steps.rows) - steps.length[None]
         # A non-finite observation must not affect the rewards of the others.
         weight = (is_filled & jnp.isfinite(steps.outputs.log_g)).astype(float)
         power = jnp.where(weight > 0, negative_power(steps.outputs.log_g, config.alpha), 0.0)
+        embedding = jnp.where(weight[..., None] > 0, steps.outputs.embedding, 0.0)
+        new = Outputs(*(_flat(leaf[-num_steps:]) for leaf in (embedding, steps.outputs.log_g)))
         columns = jnp.stack([weight, weight * power], axis=-1)
-        sums = product(new.embedding, _flat(steps.outputs.embedding), _flat(columns))
+        sums = product(new.embedding, _flat(embedding), _flat(columns))
         own_sums = jax.vmap(lambda entries, columns: similarity(entries[-num_steps:], entries) @ columns)(
-            steps.outputs.embedding.swapaxes(0, 1), columns.swapaxes(0, 1)
+            embedding.swapaxes(0, 1), columns.swapaxes(0, 1)
         )
-        counts = jnp.sum(weight) - jnp.sum(weight, axis=0)
+        counts = jnp.maximum(jnp.sum(weight) - jnp.sum(weight, axis=0), 1.0)
         means = (sums.reshape(num_steps, num_envs, 2) - own_sums.swapaxes(0, 1)) / counts[None, :, None]
         # Rounding errors of the difference can be negative.
         contrast = Contrast(*jnp.maximum(means, 0.0).reshape(-1, 2).T)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gemax.core.few import apply_to_few
-from gemax.types import Transition, gather
+from gemax.types import Transition, gather, valid_steps
 
 
 def embeddings_before(
@@ -29,8 +29,12 @@ def embeddings_before(
     if transitions.observation.row_index is not None:
         # Observations and next observations are rows of the same table.
         return gather(transitions.observation, next_embeddings, num_envs)
-    rows, is_start = transitions.observation.rows, transitions.is_first.at[0].set(True)
+    rows = transitions.observation.rows
     by_time = rows.reshape(num_steps, num_envs, *rows.shape[1:])
+    if num_steps == 1:
+        return _embed_steps(embed, by_time)
+    # A step of padding repeats an earlier one, so it does not follow the step before it.
+    is_start = (transitions.is_first | ~valid_steps(transitions)).at[0].set(True)
     # Shifted by one step. The first step is always a start, so it is overwritten below.
     before = jnp.concatenate([next_embeddings[:num_envs], next_embeddings[:-num_envs]])
     before = before.reshape(num_steps, num_envs, -1)

@@ -160,10 +160,12 @@ def _reward(
     if custom.reward is not None:
         return custom.reward if isinstance(custom.reward, IntrinsicReward) else custom.reward(spec, config)
     intrinsic, agent = config.intrinsic, config.agent
-    if intrinsic.episodic_weight != 0 and intrinsic.similarity == "indicator" and finite is None:
+    has_memory = intrinsic.episodic_weight != 0 or intrinsic.negative_memory_size
+    if has_memory and intrinsic.similarity == "indicator" and finite is None:
         raise ValueError(
-            f"episodic_weight must be 0 for similarity indicator in {spec.name}: observations of earlier updates were "
-            f"standardised differently, so none is equal; got {intrinsic.episodic_weight}."
+            f"episodic_weight and negative_memory_size must be 0 for similarity indicator in {spec.name}: observations "
+            f"of earlier updates were standardised differently, so none is equal; got {intrinsic.episodic_weight} and "
+            f"{intrinsic.negative_memory_size}."
         )
     is_discrete = isinstance(spec.actions, FiniteActions) and spec.actions.is_single
     inputs = RewardInputs(

@@ -85,7 +85,7 @@ class Config:
             )
         if intrinsic.method == "gem" and intrinsic.episodic_weight != 1 and env.num_envs < 8:
             raise ValueError(
-                f"num_envs must be at least 8 for gem, half of them for negatives; got {env.num_envs}."
+                f"num_envs must be at least 8 for gem: negatives come from other environments; got {env.num_envs}."
             )
         if env.num_envs % agent.num_minibatches:
             raise ValueError(
