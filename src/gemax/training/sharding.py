@@ -42,9 +42,7 @@ def divide_envs(trainer: Trainer, mesh: Mesh) -> Callable[[TrainState], TrainSta
         # An axis of environments is one that grows with their number. This also finds it in custom rewards. The
         # capacity of a memory of limited size shrinks.
         sizes = zip(leaf.shape, doubled.shape, strict=True)
-        return NamedSharding(
-            mesh, PartitionSpec(*(ENVS_AXIS if new == 2 * old else None for old, new in sizes))
-        )
+        return NamedSharding(mesh, PartitionSpec(*(ENVS_AXIS if new > old else None for old, new in sizes)))
 
     shardings = jax.tree.map(sharding, shapes(num_envs), shapes(2 * num_envs))
     return lambda state: jax.lax.with_sharding_constraint(state, shardings)
