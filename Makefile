@@ -39,7 +39,7 @@ test-install: $(VENV)/.installed-dev
 
 # All tests that inject a fault, fast and slow ones.
 reliability: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m fault --reliability results/reliability.md
+	$(BIN)/python -m pytest -m fault --reliability=results/reliability.md
 
 # Damaged files, configurations and command lines, a million in all. Stops with an error if one of them crashes gemax.
 fuzz: $(VENV)/.installed-dev
