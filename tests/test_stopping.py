@@ -183,10 +183,10 @@ def test_signals_at_random_moments_never_crash_and_leave_valid_files(part, tmp_p
 
 VERBS = {
     "doctor": ["doctor"],
-    "envs": ["envs", "two-rooms"],
+    "envs": ["envs", "two-rooms", "--out", "OUT"],
     "evaluate": ["evaluate", "RUN", "--episodes", "100000"],
     "record": ["record", "RUN"],
-    "compare": ["compare", "RUN", "RUN"],
+    "compare": ["compare", "RUN", "RUN", "--out", "PICTURE"],
     "collect": ["collect", "RUN", "--episodes", "100000"],
     "resume": ["resume", "RUN", "--updates", "1000000"],
     "reproduce": ["reproduce", "fig1", "--smoke", "--out", "OUT"],
@@ -201,7 +201,11 @@ VERBS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_hears_a_signal_at_its_start_and_at_its_work(verb, tmp_path):
     untrained(tmp_path / "run", "two-rooms")
-    places = {"RUN": str(tmp_path / "run"), "OUT": str(tmp_path / "out")}
+    places = {
+        "RUN": str(tmp_path / "run"),
+        "OUT": str(tmp_path / "out"),
+        "PICTURE": str(tmp_path / "compare.png"),
+    }
     command = [sys.executable, "-m", "gemax.cli", *(places.get(word, word) for word in VERBS[verb])]
     for delay in (0.0, 5.0):
         with started(command, ENVIRONMENT) as child:
