@@ -18,6 +18,7 @@ from gemax.core.similarity import (
     similarity_profile,
 )
 from gemax.core.similarity_products import (
+    Groups,
     exponential_product,
     exponential_product_among,
     exponential_products_between,
@@ -132,7 +133,7 @@ def test_product_in_blocks_equals_the_product_with_the_whole_matrix(key, monkeyp
         return jnp.sum(exponential_product(points, others, columns, scale=0.5) ** 2)
 
     whole = jax.value_and_grad(value, (0, 1))(points, others)
-    monkeypatch.setattr(similarity_products, "MAX_MATRIX_ENTRIES", 2_000)
+    monkeypatch.setattr(similarity_products, "MAX_BLOCK_ENTRIES", 2_000)
     in_blocks = jax.value_and_grad(value, (0, 1))(points, others)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), whole, in_blocks)
 
@@ -188,8 +189,28 @@ def test_products_between_points_equal_the_matrix_products_with_their_gradients(
 
     expected = loss_and_gradients_between(truth, rows, key)
     if in_blocks:
-        monkeypatch.setattr(similarity_products, "MAX_MATRIX_ENTRIES", rows * rows // 3)
+        monkeypatch.setattr(similarity_products, "MAX_BLOCK_ENTRIES", rows * rows // 3)
     found = loss_and_gradients_between(partial(exponential_products_between, scale=0.7), rows, key)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), found, expected)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_pairs_of_the_same_group_are_left_out_of_a_product_and_its_gradients(
+    rows, in_blocks, key, monkeypatch
+):
+    groups = Groups(jnp.arange(rows) % 3, jnp.arange(rows - 1) % 4)
+
+    def truth(points, others, columns, other_columns):
+        is_other = groups.points[:, None] != groups.others[None, :]
+        similarity = exponential_similarity(points, others, scale=0.7) * is_other
+        return (similarity @ other_columns).T, (similarity.T @ columns).T
+
+    expected = loss_and_gradients_between(truth, rows, key)
+    if in_blocks:
+        monkeypatch.setattr(similarity_products, "MAX_BLOCK_ENTRIES", rows * rows // 3)
+    products = partial(exponential_products_between, scale=0.7, groups=groups)
+    found = loss_and_gradients_between(products, rows, key)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), found, expected)
 
 

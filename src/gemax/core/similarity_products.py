@@ -1,24 +1,34 @@
 """Products of the exponential similarity matrix with a few columns, in bounded memory and with fast gradients."""
 
 import functools
+import math
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, Shaped
 
 from gemax.core.similarity import (
     MAX_ROWS_BY_SUBTRACTION,
     distances,
     exponential_similarity,
     midpoint,
-    safe_root,
-    squared_distances_by_product,
 )
 from gemax.settings import check_positive
 
 MAX_MATRIX_ENTRIES = 2**22
 """Largest number of entries of a similarity matrix that is stored at once (16 MB in float32)."""
+MAX_BLOCK_ENTRIES = 2**19
+"""Larger products are computed in blocks of rows of this size (2 MB in float32), which stay in the processor's cache.
+Gradients compute each block again, which is faster than reading a large matrix from memory."""
+
+
+class Groups(NamedTuple):
+    """Groups of the points on both sides. Pairs of the same group are left out of a product."""
+
+    points: Int[Array, " N"]
+    others: Int[Array, " M"]
 
 
 def exponential_product(
@@ -27,30 +37,11 @@ def exponential_product(
     columns: Float[Array, "M C"],
     *,
     scale: float = 1.0,
+    groups: Groups | None = None,
 ) -> Float[Array, "N C"]:
-    """Returns the similarity matrix times the columns, in blocks of rows, which bounds the memory of gradients too."""
-    check_positive("scale", scale)
-    num_rows = max(1, MAX_MATRIX_ENTRIES // max(1, others.shape[0]))
-    if points.shape[0] <= num_rows:
-        return _product_of_one_block(points, others, columns, scale)
-    centre = midpoint(points, others)
-
-    @jax.checkpoint
-    def row(point: Float[Array, " D"]) -> Float[Array, " C"]:
-        squared = squared_distances_by_product(point[None] - centre, others - centre)
-        return (jnp.exp(-scale * safe_root(squared)) @ columns)[0]
-
-    return jax.lax.map(row, points, batch_size=num_rows)
-
-
-def _product_of_one_block(
-    points: Float[Array, "N D"], others: Float[Array, "M D"], columns: Float[Array, "M C"], scale: float
-) -> Float[Array, "N C"]:
-    if max(points.shape[0], others.shape[0]) <= MAX_ROWS_BY_SUBTRACTION:
-        return exponential_similarity(points, others, scale=scale) @ columns
-    # Its gradient is faster than autodiff. There is nothing to compute in the other direction.
+    """Returns the similarity matrix times the columns, in bounded memory. Pairs of the same group are left out."""
     no_columns = jnp.zeros((points.shape[0], 0), points.dtype)
-    return _products_between(jnp.asarray(scale, points.dtype), points, others, no_columns, columns)[0].T
+    return exponential_products_between(points, others, no_columns, columns, scale=scale, groups=groups)[0].T
 
 
 def exponential_product_among(
@@ -61,106 +52,183 @@ def exponential_product_among(
     # Distances between few points are computed by subtraction, so that the gradient is exact even for close points.
     if points.shape[0] <= MAX_ROWS_BY_SUBTRACTION or points.shape[0] ** 2 > MAX_MATRIX_ENTRIES:
         return exponential_product(points, points, columns, scale=scale)
-    return _product_among(jnp.asarray(scale, points.dtype), points, columns)
+    return _product_among(scale, points, columns)
 
 
 def exponential_products_between(
     points: Float[Array, "N D"],
     others: Float[Array, "M D"],
-    point_columns: Float[Array, "N C"],
+    point_columns: Float[Array, "N B"],
     other_columns: Float[Array, "M C"],
     *,
     scale: float = 1.0,
-) -> tuple[Float[Array, "C N"], Float[Array, "C M"]]:
+    groups: Groups | None = None,
+) -> tuple[Float[Array, "C N"], Float[Array, "B M"]]:
     """Returns `exponential_product` in both directions, each with the other side's columns, using one matrix.
 
-    Its gradient is twice as fast as autodiff. If the matrix is too large to be stored, each direction is computed
-    separately.
+    Its gradient is twice as fast as autodiff.
     """
     check_positive("scale", scale)
-    if points.shape[0] * others.shape[0] > MAX_MATRIX_ENTRIES:
-        point_products = exponential_product(points, others, other_columns, scale=scale)
-        return point_products.T, exponential_product(others, points, point_columns, scale=scale).T
     if max(points.shape[0], others.shape[0]) <= MAX_ROWS_BY_SUBTRACTION:
-        similarity = exponential_similarity(points, others, scale=scale)
+        similarity = without_groups(exponential_similarity(points, others, scale=scale), groups)
         return (similarity @ other_columns).T, (similarity.T @ point_columns).T
-    return _products_between(jnp.asarray(scale, points.dtype), points, others, point_columns, other_columns)
+    return _products_between(scale, points, others, point_columns, other_columns, groups)
 
 
-@jax.custom_vjp
-def _product_among(*arguments: Array) -> Array:
-    return _among_forward(*arguments)[0]
+def without_groups(similarity: Float[Array, "N M"], groups: Groups | None) -> Float[Array, "N M"]:
+    """Returns the similarity, and 0 for pairs of the same group."""
+    if groups is None:
+        return similarity
+    return jnp.where(groups.points[:, None] == groups.others[None, :], 0.0, similarity)
 
 
-def _among_forward(scale: Float[Array, ""], points: Float[Array, "N D"], columns: Float[Array, "N C"]):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _product_among(scale: float, *arguments: Array) -> Array:
+    return _among_forward(scale, *arguments)[0]
+
+
+def _among_forward(scale: float, points: Float[Array, "N D"], columns: Float[Array, "N C"]):
     distance = distances(points, points)
     similarity = jnp.exp(-scale * distance)
-    return similarity @ columns, (scale, points, columns, distance, similarity)
+    return similarity @ columns, (points, columns, distance, similarity)
 
 
-def _among_backward(residuals: tuple[Array, ...], gradient: Float[Array, "N C"]):
+def _among_backward(scale: float, residuals: tuple[Array, ...], gradient: Float[Array, "N C"]):
     """Computes `Σ_m w_nm (x_n - x_m)` for the points. w is symmetric, since each pair occurs in both orders."""
-    scale, points, columns, distance, similarity = residuals
+    points, columns, distance, similarity = residuals
     factors = [*gradient.T, *columns.T], [*columns.T, *gradient.T]
     weight = _pair_weights(scale, distance, similarity, *factors)
     centred = points - midpoint(points, points)
     sums = jnp.matmul(weight, _with_ones(centred), precision=jax.lax.Precision.HIGHEST)
-    # The scale is a constant and has no gradient.
-    return None, sums[:, -1:] * centred - sums[:, :-1], similarity @ gradient
+    return sums[:, -1:] * centred - sums[:, :-1], similarity @ gradient
 
 
 _product_among.defvjp(_among_forward, _among_backward)
 
 
-@jax.custom_vjp
-def _products_between(*arguments: Array) -> tuple[Array, Array]:
-    return _between_forward(*arguments)[0]
+class Block(NamedTuple):
+    """Some of the points, with what belongs to them."""
+
+    points: Float[Array, "*blocks rows D"]
+    columns: Float[Array, "*blocks rows B"]
+    group: Int[Array, "*blocks rows"] | None
+    gradient: Float[Array, "*blocks rows C"] | None = None
+    """Gradient of the products of the points."""
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _products_between(scale: float, *arguments: Any) -> tuple[Array, Array]:
+    return _between_forward(scale, *arguments)[0]
 
 
 def _between_forward(
-    scale: Float[Array, ""],
+    scale: float,
     points: Float[Array, "N D"],
     others: Float[Array, "M D"],
     point_columns: Float[Array, "N B"],
     other_columns: Float[Array, "M C"],
+    groups: Groups | None,
 ):
-    distance = distances(points, others)
-    similarity = jnp.exp(-scale * distance)
-    # Contracting without a transpose: transposing a large matrix takes longer than the product.
-    products = (
-        jnp.tensordot(other_columns, similarity, (0, 1)),
-        jnp.tensordot(point_columns, similarity, (0, 0)),
-    )
-    return products, (scale, points, others, point_columns, other_columns, distance, similarity)
+    def products(block: Block):
+        distance = distances(block.points, others)
+        similarity = without_groups(jnp.exp(-scale * distance), _groups_of(block, groups))
+        # Contracting without a transpose: transposing a large matrix takes longer than the product.
+        point_products = jnp.tensordot(other_columns, similarity, (0, 1))
+        other_products = jnp.tensordot(block.columns, similarity, (0, 0))
+        return (point_products, other_products), (distance, similarity)
+
+    def add_products(other_products: Array, block: Block) -> tuple[Array, Array]:
+        (point_products, part), _ = products(block)
+        return other_products + part, point_products.T
+
+    arguments = points, others, point_columns, other_columns, groups
+    whole = Block(points, point_columns, None if groups is None else groups.points)
+    num_blocks = _num_blocks(points, others)
+    if num_blocks == 1:
+        both_products, matrices = products(whole)
+        return both_products, (arguments, matrices)
+    empty = jnp.zeros((point_columns.shape[1], others.shape[0]), points.dtype)
+    other_products, point_products = jax.lax.scan(add_products, empty, _split(whole, num_blocks))
+    return (_join(point_products, points.shape[0]).T, other_products), (arguments, None)
 
 
 def _between_backward(
-    residuals: tuple[Array, ...], gradients: tuple[Float[Array, "C N"], Float[Array, "B M"]]
+    scale: float,
+    residuals: tuple[tuple, tuple[Array, Array] | None],
+    gradients: tuple[Float[Array, "C N"], Float[Array, "B M"]],
 ):
     """Computes `Σ_m w_nm (x_n - y_m)` for the points, and `Σ_n w_nm (y_m - x_n)` for the others."""
-    scale, points, others, point_columns, other_columns, distance, similarity = residuals
+    (points, others, point_columns, other_columns, groups), matrices = residuals
     point_gradient, other_gradient = gradients
-    factors = [*point_gradient, *point_columns.T], [*other_columns.T, *other_gradient]
-    weight = _pair_weights(scale, distance, similarity, *factors)
     centre = midpoint(points, others)
-    centred_points, centred_others = points - centre, others - centre
-    highest = jax.lax.Precision.HIGHEST
-    other_sums = jnp.matmul(weight, _with_ones(centred_others), precision=highest)
-    point_sums = jnp.tensordot(_with_ones(centred_points), weight, (0, 0), precision=highest)
-    return (
-        None,
-        other_sums[:, -1:] * centred_points - other_sums[:, :-1],
-        (point_sums[-1:] * centred_others.T - point_sums[:-1]).T,
-        jnp.tensordot(other_gradient, similarity, (1, 1)).T,
-        jnp.tensordot(point_gradient, similarity, (1, 0)).T,
-    )
+    centred_others, highest = others - centre, jax.lax.Precision.HIGHEST
+
+    def sums(block: Block, matrices: tuple[Array, Array]):
+        """Returns gradients of the points and their columns, and sums over the points for the others."""
+        distance, similarity = matrices
+        assert block.gradient is not None
+        factors = [*block.gradient.T, *block.columns.T], [*other_columns.T, *other_gradient]
+        weight = _pair_weights(scale, distance, similarity, *factors)
+        centred_points = block.points - centre
+        other_sums = jnp.matmul(weight, _with_ones(centred_others), precision=highest)
+        of_points = (
+            other_sums[:, -1:] * centred_points - other_sums[:, :-1],
+            jnp.tensordot(other_gradient, similarity, (1, 1)).T,
+        )
+        point_sums = jnp.tensordot(_with_ones(centred_points), weight, (0, 0), precision=highest)
+        return of_points, (point_sums, jnp.tensordot(block.gradient, similarity, (0, 0)))
+
+    def add_sums(of_others: tuple[Array, Array], block: Block):
+        # Computed again, which is faster than reading large matrices from memory.
+        distance = distances(block.points, others)
+        similarity = without_groups(jnp.exp(-scale * distance), _groups_of(block, groups))
+        of_points, part = sums(block, (distance, similarity))
+        return jax.tree.map(jnp.add, of_others, part), of_points
+
+    whole = Block(points, point_columns, None if groups is None else groups.points, point_gradient.T)
+    if matrices is not None:
+        of_points, of_others = sums(whole, matrices)
+    else:
+        shapes = (points.shape[1] + 1, len(others)), (len(point_gradient), len(others))
+        empty = tuple(jnp.zeros(shape, points.dtype) for shape in shapes)
+        of_others, of_points = jax.lax.scan(add_sums, empty, _split(whole, _num_blocks(points, others)))
+        of_points = jax.tree.map(lambda leaf: _join(leaf, points.shape[0]), of_points)
+    point_sums, column_gradient = of_others
+    others_gradient = (point_sums[-1:] * centred_others.T - point_sums[:-1]).T
+    return of_points[0], others_gradient, of_points[1], column_gradient.T, None
 
 
 _products_between.defvjp(_between_forward, _between_backward)
 
 
+def _num_blocks(points: Float[Array, "N D"], others: Float[Array, "M D"]) -> int:
+    rows = max(1, MAX_BLOCK_ENTRIES // max(1, others.shape[0]))
+    return max(1, math.ceil(points.shape[0] / rows))
+
+
+def _groups_of(block: Block, groups: Groups | None) -> Groups | None:
+    return None if groups is None or block.group is None else Groups(block.group, groups.others)
+
+
+def _split(whole: Block, num_blocks: int) -> Block:
+    """Returns blocks of equal size. Zeros fill the last one: they have no weight, and their products are dropped."""
+    rows = math.ceil(whole.points.shape[0] / num_blocks)
+    missing = num_blocks * rows - whole.points.shape[0]
+
+    def split(leaf: Array) -> Array:
+        filled = jnp.concatenate([leaf, jnp.zeros((missing, *leaf.shape[1:]), leaf.dtype)])
+        return filled.reshape(num_blocks, rows, *leaf.shape[1:])
+
+    return jax.tree.map(split, whole)
+
+
+def _join(blocks: Shaped[Array, "blocks rows *F"], num_points: int) -> Shaped[Array, "N *F"]:
+    num_blocks, rows, *size = blocks.shape
+    return blocks.reshape(num_blocks * rows, *size)[:num_points]
+
+
 def _pair_weights(
-    scale: Float[Array, ""],
+    scale: float,
     distance: Float[Array, "N M"],
     similarity: Float[Array, "N M"],
     lefts: Sequence[Float[Array, " N"]],

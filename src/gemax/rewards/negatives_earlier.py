@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gemax.core.expectation import Contrast
-from gemax.core.similarity_products import exponential_product
+from gemax.core.similarity_products import Groups, exponential_product, without_groups
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.negatives import (
     MAX_MEMORY_SIZE,
@@ -93,22 +93,21 @@ def earlier_steps(
         power = jnp.where(weight > 0, negative_power(steps.outputs.log_g, config.alpha), 0.0)
         embedding = jnp.where(weight[..., None] > 0, steps.outputs.embedding, 0.0)
         new = Outputs(*(_flat(leaf[-num_steps:]) for leaf in (embedding, steps.outputs.log_g)))
-        columns = jnp.stack([weight, weight * power], axis=-1)
-        sums = product(new.embedding, _flat(embedding), _flat(columns))
-        own_sums = jax.vmap(lambda entries, columns: similarity(entries[-num_steps:], entries) @ columns)(
-            embedding.swapaxes(0, 1), columns.swapaxes(0, 1)
-        )
+        env = jnp.arange(num_envs)
+        own_env = Groups(jnp.tile(env, num_steps), jnp.tile(env, len(weight)))
+        columns = _flat(jnp.stack([weight, weight * power], axis=-1))
+        sums = product(new.embedding, _flat(embedding), columns, own_env)
         counts = jnp.maximum(jnp.sum(weight) - jnp.sum(weight, axis=0), 1.0)
-        means = (sums.reshape(num_steps, num_envs, 2) - own_sums.swapaxes(0, 1)) / counts[None, :, None]
-        # Rounding errors of the difference can be negative.
-        contrast = Contrast(*jnp.maximum(means, 0.0).reshape(-1, 2).T)
+        contrast = Contrast(*(sums / jnp.tile(counts, num_steps)[:, None]).T)
         overlap = overlap_of_steps(similarity, new, transitions)
         return Comparison((Batch(new.log_g, contrast),), newest(steps, capacity), overlap=overlap)
 
-    def product(points: Array, others: Array, columns: Array) -> Array:
+    def product(points: Array, others: Array, columns: Array, own_env: Groups) -> Array:
+        """Returns the sums of k(x, x') times the columns, over the negatives of other environments."""
         if config.similarity in EXPONENTIAL:
-            return exponential_product(points, others, columns, scale=config.similarity_scale)
-        return similarity(points, others) @ columns
+            scale = config.similarity_scale
+            return exponential_product(points, others, columns, scale=scale, groups=own_env)
+        return without_groups(similarity(points, others), own_env) @ columns
 
     def by_step(values: list[Array], comparison: Comparison, transitions: Transition) -> Array:
         return values[0].reshape(transitions.reward.shape)
