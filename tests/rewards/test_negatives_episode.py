@@ -48,7 +48,7 @@ def reference(parameters, transitions, capacity=CAPACITY):
     return reward
 
 
-@pytest.mark.parametrize("capacity", [CAPACITY, 3])
+@pytest.mark.parametrize("capacity", [CAPACITY, TIME, 5, 3, 1])
 def test_reward_equals_the_paper_with_the_episode_so_far_as_negatives(capacity):
     method, transitions = build(capacity=capacity), example_transitions(3, ROWS, 5, TIME)
     state = initial_state(method, 5)
@@ -125,6 +125,18 @@ def test_the_memory_is_limited_to_128_mb():
     assert shapes.terms[0].memory.rows.shape == (32, 1048, 1000)
     with pytest.raises(ValueError, match=r"num_envs must be smaller .* shape \(40000000,\)"):
         jax.eval_shape(lambda rows: build().init(KEY, rows, 32), jax.ShapeDtypeStruct((1, 40_000_000), float))
+
+
+def test_memory_grows_linearly_with_the_length_of_a_rollout():
+    """All pairs of steps of each environment at once would take 13 GB."""
+    method = gem(NETWORK, optax.sgd(0.1), CONFIG, (Term(own_episode(CONFIG, capacity=128)),))
+
+    def step(num_steps):
+        transitions = example_transitions(3, ROWS, 8, num_steps)
+        arguments = initial_state(method, 8), without_table(transitions), KEY
+        return jax.jit(method.step).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
+
+    assert step(20_000) < 12 * step(2_000) < 2e9
 
 
 def test_a_capacity_below_one_is_refused():

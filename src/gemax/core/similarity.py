@@ -25,11 +25,16 @@ def indicator_similarity(states: Int[Array, " N"], others: Int[Array, " M"]) -> 
 
 
 def exponential_similarity(
-    points: Float[Array, "N D"], others: Float[Array, "M D"], *, scale: float = 1.0
+    points: Float[Array, "N D"], others: Float[Array, "M D"], *, scale: float = 1.0, by_product: bool = False
 ) -> Float[Array, "N M"]:
-    """Returns `k(x, x') = exp(-c ‖x - x'‖)` for all pairs, `sec:similarity`. The scale is c."""
+    """Returns `k(x, x') = exp(-c ‖x - x'‖)` for all pairs, `sec:similarity`. The scale is c.
+
+    `by_product` computes the distances of few points by matrix product too. For many such matrices at once it is seven
+    times faster than subtraction, and needs no memory for the differences.
+    """
     check_positive("scale", scale)
-    return jnp.exp(-scale * distances(points, others))
+    distance = distances_by_product(points, others) if by_product else distances(points, others)
+    return jnp.exp(-scale * distance)
 
 
 def exponential_similarity_of_pairs(
@@ -57,6 +62,11 @@ def distances(points: Float[Array, "N D"], others: Float[Array, "M D"]) -> Float
     """Returns the Euclidean distances of all pairs. Between identical points they are exactly 0, with gradient 0."""
     if max(points.shape[0], others.shape[0]) <= MAX_ROWS_BY_SUBTRACTION:
         return safe_root(jnp.sum((points[:, None, :] - others[None, :, :]) ** 2, axis=-1))
+    return distances_by_product(points, others)
+
+
+def distances_by_product(points: Float[Array, "N D"], others: Float[Array, "M D"]) -> Float[Array, "N M"]:
+    """Returns the distances of all pairs. They are 0, with gradient 0, if they are below their rounding error."""
     centre = midpoint(points, others)
     return safe_root(squared_distances_by_product(points - centre, others - centre))
 

@@ -1,8 +1,12 @@
-"""A mask of the memory entries that belong to the episode of each step."""
+"""Which entries of a memory belong to the episode of each step.
+
+The entries are the `capacity` entries of the memory, followed by one entry per step of the rollout. A step remembers at
+most `capacity` of them, so a long rollout is compared in pieces, and memory grows linearly with its length.
+"""
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, Shaped
 
 
 def remembered_entries(
@@ -10,12 +14,65 @@ def remembered_entries(
 ) -> Bool[Array, "envs time entries"]:
     """Returns which entries each step remembers.
 
-    The entries are the `capacity` entries of the memory, followed by one entry per step of the rollout. The last
-    `length` entries of the memory belong to the current episode. A step remembers its own entry and earlier entries of
-    the same episode, at most `capacity` in total.
+    The last `length` entries of the memory belong to the current episode. A step remembers its own entry and earlier
+    entries of the same episode, at most `capacity` in total.
     """
     num_steps = is_first.shape[0]
-    time = jnp.arange(num_steps)
-    start = jax.lax.cummax(jnp.where(is_first, time[:, None], -length[None]), axis=0).T
-    entry, now = jnp.arange(-capacity, num_steps)[None, None], time[None, :, None]
+    start = _starts(is_first, length).T
+    entry, now = jnp.arange(-capacity, num_steps)[None, None], jnp.arange(num_steps)[None, :, None]
     return (entry >= start[..., None]) & (entry <= now) & (entry > now - capacity)
+
+
+def remembered_lengths(
+    is_first: Bool[Array, "time envs"], length: Int[Array, " envs"], capacity: int
+) -> Int[Array, "time+1 envs"]:
+    """Returns how many entries are remembered before the first step, and after each step."""
+    steps = jnp.arange(1, is_first.shape[0] + 1)[:, None]
+    after = jnp.minimum(steps - _starts(is_first, length), capacity)
+    return jnp.concatenate([length[None], after.astype(length.dtype)])
+
+
+def _starts(is_first: Bool[Array, "time envs"], length: Int[Array, " envs"]) -> Int[Array, "time envs"]:
+    """Returns at which step the episode of each step began, or its first remembered entry, a negative number."""
+    time = jnp.arange(is_first.shape[0])[:, None]
+    return jax.lax.cummax(jnp.where(is_first, time, -length[None]), axis=0)
+
+
+def piece_length(num_steps: int, capacity: int) -> int:
+    """Returns the number of steps of a piece of the rollout. A rollout that is not longer than the memory is one."""
+    return min(num_steps, capacity)
+
+
+def pieces_of_entries(
+    entries: Shaped[Array, "envs entries *F"], num_steps: int, capacity: int
+) -> Shaped[Array, "pieces_envs piece_entries *F"]:
+    """Returns the entries of each piece of the rollout: its steps, after the `capacity` entries before them."""
+    length = piece_length(num_steps, capacity)
+    starts = jnp.arange(0, num_steps, length)
+    # The last piece may be shorter. Its missing steps have any entry, since `join_pieces` drops them.
+    index = jnp.minimum(starts[:, None] + jnp.arange(capacity + length)[None], entries.shape[1] - 1)
+    pieces = entries[:, index].swapaxes(0, 1)
+    return pieces.reshape(-1, *pieces.shape[2:])
+
+
+def remembered_entries_of_pieces(
+    is_first: Bool[Array, "time envs"], lengths: Int[Array, "time+1 envs"], capacity: int
+) -> Bool[Array, "pieces_envs piece piece_entries"]:
+    """Returns `remembered_entries` of each piece of the rollout."""
+    num_steps, num_envs = is_first.shape
+    length = piece_length(num_steps, capacity)
+    missing = -num_steps % length
+    filled = jnp.concatenate([is_first, jnp.zeros((missing, num_envs), bool)])
+    pieces = filled.reshape(-1, length, num_envs)
+    found = jax.vmap(lambda first, before: remembered_entries(first, before, capacity))(
+        pieces, lengths[:-1:length]
+    )
+    return found.reshape(-1, *found.shape[2:])
+
+
+def join_pieces(
+    values: Shaped[Array, " pieces_steps"], num_steps: int, num_envs: int, capacity: int
+) -> Shaped[Array, " steps"]:
+    """Returns the values of the steps of all pieces in order of environment and time."""
+    by_env = values.reshape(-1, num_envs, piece_length(num_steps, capacity)).swapaxes(0, 1)
+    return by_env.reshape(num_envs, -1)[:, :num_steps].reshape(-1)

@@ -15,7 +15,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gemax.core.expectation import sampled_contrast
 from gemax.rewards.config import IntrinsicConfig
-from gemax.rewards.episode_memory import remembered_entries
+from gemax.rewards.episode_memory import (
+    join_pieces,
+    pieces_of_entries,
+    remembered_entries_of_pieces,
+    remembered_lengths,
+)
 from gemax.rewards.negatives import (
     MAX_MEMORY_SIZE,
     Apply,
@@ -49,7 +54,8 @@ def own_episode(
     """
     if capacity < 1:
         raise ValueError(f"capacity must be at least 1 visit of an episode; got {capacity}.")
-    similarity = pair_similarity(config, custom_similarity)
+    # One small matrix per environment.
+    similarity = pair_similarity(config, custom_similarity, by_product=True)
 
     def init(apply: Apply, rows: Float[Array, "rows *shape"], num_envs: int) -> EpisodeMemory:
         max_capacity = MAX_MEMORY_SIZE // (num_envs * math.prod(rows.shape[1:]))
@@ -62,7 +68,7 @@ def own_episode(
         return EpisodeMemory(empty, apply_to_memory(apply, empty), jnp.zeros(num_envs, jnp.int32))
 
     def extend(memory: EpisodeMemory, outputs: Outputs, transitions: Transition):
-        """Appends the rollout. Returns the outputs of all entries, the mask of negatives and the memory."""
+        """Appends the rollout. Returns the outputs of all entries, the lengths of the memory and the memory."""
         observations, num_envs = transitions.next_observation, transitions.reward.shape[1]
 
         def append(old: Array, rows: Array) -> Array:
@@ -72,16 +78,19 @@ def own_episode(
         capacity = memory.rows.shape[1]
         rows = append(memory.rows, observations.rows)
         entries = jax.tree.map(append, memory.outputs, outputs)
-        is_negative = remembered_entries(transitions.is_first, memory.length, capacity)
-        length = jnp.sum(is_negative[:, -1], axis=-1, dtype=memory.length.dtype)
+        lengths = remembered_lengths(transitions.is_first, memory.length, capacity)
         kept_rows, kept_outputs = jax.tree.map(lambda leaf: leaf[:, -capacity:], (rows, entries))
-        return entries, is_negative, EpisodeMemory(kept_rows, kept_outputs, length)
+        return entries, lengths, EpisodeMemory(kept_rows, kept_outputs, lengths[-1])
 
     def compare(memory: EpisodeMemory, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
-        num_steps = transitions.reward.shape[0]
-        entries, is_negative, memory = extend(memory, outputs, transitions)
-        matrix = jax.vmap(lambda points: similarity(points[-num_steps:], points))(entries.embedding)
-        return Comparison((episode_batch(matrix, entries.log_g, is_negative, config.alpha),), memory)
+        (num_steps, num_envs), capacity = transitions.reward.shape, memory.rows.shape[1]
+        entries, lengths, memory = extend(memory, outputs, transitions)
+        pieces = jax.tree.map(lambda leaf: pieces_of_entries(leaf, num_steps, capacity), entries)
+        is_negative = remembered_entries_of_pieces(transitions.is_first, lengths, capacity)
+        matrix = jax.vmap(lambda points: similarity(points[capacity:], points))(pieces.embedding)
+        batch = episode_batch(matrix, pieces.log_g, is_negative, config.alpha)
+        batch = jax.tree.map(lambda leaf: join_pieces(leaf, num_steps, num_envs, capacity), batch)
+        return Comparison((batch,), memory)
 
     def refresh(memory: EpisodeMemory, apply: Apply) -> EpisodeMemory:
         return memory._replace(outputs=apply_to_memory(apply, memory.rows))
