@@ -79,7 +79,8 @@ POINTS = {
         "Growth",
         "Time of a step of GEM, and of an update of 2-Rooms, as one size grows, with the exponent over the upper half "
         "of the sizes. No step should grow faster than its mathematics demands.",
-        "All pairs are quadratic in time. Their matrix is stored up to 2¹⁹ entries; above that, blocks of it are "
+        "All pairs are quadratic in time. A matrix between two batches is stored up to 2¹⁹ entries, and one of the "
+        "states of a table up to 2²²; above that, blocks of it are "
         "computed one after the other, so that memory does not grow with it. With a table, the cost of the negatives "
         "depends on the states in the table and not on the batch. `--num-negatives` samples negatives instead, and is "
         "never chosen by itself, because it is an approximation.\n\n"

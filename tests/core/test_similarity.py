@@ -138,6 +138,21 @@ def test_product_in_blocks_equals_the_product_with_the_whole_matrix(key, monkeyp
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), whole, in_blocks)
 
 
+def test_the_last_block_is_as_precise_as_the_others_far_from_the_origin(key, monkeypatch):
+    """Zeros fill the last block. 289 rows in blocks of at most 20 leave some for it."""
+    keys = jax.random.split(key, 3)
+    points, others = (jax.random.normal(k, (rows, 4)) for k, rows in zip(keys, (289, 300), strict=False))
+    columns = jax.random.uniform(keys[2], (300, 2))
+
+    def value(points, others):
+        return jnp.sum(exponential_product(points, others, columns) ** 2)
+
+    near = jax.value_and_grad(value, (0, 1))(points, others)
+    monkeypatch.setattr(similarity_products, "MAX_BLOCK_ENTRIES", 20 * 300)
+    far = jax.value_and_grad(value, (0, 1))(points + 256.0, others + 256.0)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-2), far, near)
+
+
 @pytest.mark.parametrize("rows", ROWS)
 def test_product_among_points_equals_the_matrix_product_with_its_gradients(rows, key):
     """Covers identical points, points far from the origin, and gradients of the columns."""

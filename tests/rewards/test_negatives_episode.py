@@ -127,13 +127,33 @@ def test_the_memory_is_limited_to_128_mb():
         jax.eval_shape(lambda rows: build().init(KEY, rows, 32), jax.ShapeDtypeStruct((1, 40_000_000), float))
 
 
-def test_memory_grows_linearly_with_the_length_of_a_rollout():
+@pytest.mark.parametrize("capacity", [CAPACITY, 4])
+def test_a_state_that_is_not_finite_does_not_affect_the_rewards_of_others(capacity):
+    method, transitions = build(capacity=capacity), example_transitions(3, ROWS, 2, TIME)
+    state = initial_state(method)
+    # One step has a row of its own, which is not finite. The steps after it begin a new episode.
+    row = transitions.next_observation.row_index.at[3, 0].set(10)
+    is_first = transitions.is_first.at[4, 0].set(True)
+    rows = jnp.concatenate([ROWS, jnp.full((1, 3), jnp.nan)])
+    observation = transitions.next_observation._replace(rows=rows, row_index=row)
+    transitions = transitions._replace(is_first=is_first)
+    expected = reference(state.parameters, transitions, capacity)
+    reward = method.reward(state, without_table(transitions._replace(next_observation=observation)), KEY)
+    is_bad = np.asarray(row) == 10
+    np.testing.assert_array_equal(np.isfinite(reward), ~is_bad)
+    np.testing.assert_allclose(reward[~is_bad], expected[~is_bad], rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("negatives", [own_episode, own_episode_rows])
+def test_memory_grows_linearly_with_the_length_of_a_rollout(negatives):
     """All pairs of steps of each environment at once would take 13 GB."""
-    method = gem(NETWORK, optax.sgd(0.1), CONFIG, (Term(own_episode(CONFIG, capacity=128)),))
+    method = gem(NETWORK, optax.sgd(0.1), CONFIG, (Term(negatives(CONFIG, capacity=128)),))
 
     def step(num_steps):
         transitions = example_transitions(3, ROWS, 8, num_steps)
-        arguments = initial_state(method, 8), without_table(transitions), KEY
+        if negatives is own_episode:
+            transitions = without_table(transitions)
+        arguments = initial_state(method, 8), transitions, KEY
         return jax.jit(method.step).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
 
     assert step(20_000) < 12 * step(2_000) < 2e9

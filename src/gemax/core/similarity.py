@@ -29,8 +29,8 @@ def exponential_similarity(
 ) -> Float[Array, "N M"]:
     """Returns `k(x, x') = exp(-c ‖x - x'‖)` for all pairs, `sec:similarity`. The scale is c.
 
-    `by_product` computes the distances of few points by matrix product too. For many such matrices at once it is seven
-    times faster than subtraction, and needs no memory for the differences.
+    `by_product` computes the distances of few points by matrix product too. For many such matrices at once it is faster
+    than subtraction, and needs no memory for the differences.
     """
     check_positive("scale", scale)
     distance = distances_by_product(points, others) if by_product else distances(points, others)

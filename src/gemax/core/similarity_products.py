@@ -18,10 +18,10 @@ from gemax.core.similarity import (
 from gemax.settings import check_positive
 
 MAX_MATRIX_ENTRIES = 2**22
-"""Largest number of entries of a similarity matrix that is stored at once (16 MB in float32)."""
+"""Largest similarity matrix of points with themselves that is stored at once (16 MB in float32)."""
 MAX_BLOCK_ENTRIES = 2**19
-"""Larger products are computed in blocks of rows of this size (2 MB in float32), which stay in the processor's cache.
-Gradients compute each block again, which is faster than reading a large matrix from memory."""
+"""Larger products between two sets of points are computed in blocks of rows of this size, 2 MB in float32, which stay
+in the processor's cache. Gradients compute each block again, which is faster than reading it from memory."""
 
 
 class Groups(NamedTuple):
@@ -107,7 +107,7 @@ _product_among.defvjp(_among_forward, _among_backward)
 
 
 class Block(NamedTuple):
-    """Some of the points, with what belongs to them."""
+    """Rows of the similarity matrix: points, with their columns, groups and gradient."""
 
     points: Float[Array, "*blocks rows D"]
     columns: Float[Array, "*blocks rows B"]
@@ -129,9 +129,12 @@ def _between_forward(
     other_columns: Float[Array, "M C"],
     groups: Groups | None,
 ):
+    # Once for all blocks, so that the zeros that fill the last one do not move its centre.
+    centre = midpoint(points, others)
+    points, others = points - centre, others - centre
+
     def products(block: Block):
-        distance = distances(block.points, others)
-        similarity = without_groups(jnp.exp(-scale * distance), _groups_of(block, groups))
+        distance, similarity = _matrices(scale, block, others, groups)
         # Contracting without a transpose: transposing a large matrix takes longer than the product.
         point_products = jnp.tensordot(other_columns, similarity, (0, 1))
         other_products = jnp.tensordot(block.columns, similarity, (0, 0))
@@ -147,7 +150,8 @@ def _between_forward(
     if num_blocks == 1:
         both_products, matrices = products(whole)
         return both_products, (arguments, matrices)
-    empty = jnp.zeros((point_columns.shape[1], others.shape[0]), points.dtype)
+    dtype = jnp.result_type(points, point_columns, other_columns)
+    empty = jnp.zeros((point_columns.shape[1], others.shape[0]), dtype)
     other_products, point_products = jax.lax.scan(add_products, empty, _split(whole, num_blocks))
     return (_join(point_products, points.shape[0]).T, other_products), (arguments, None)
 
@@ -160,8 +164,7 @@ def _between_backward(
     """Computes `Σ_m w_nm (x_n - y_m)` for the points, and `Σ_n w_nm (y_m - x_n)` for the others."""
     (points, others, point_columns, other_columns, groups), matrices = residuals
     point_gradient, other_gradient = gradients
-    centre = midpoint(points, others)
-    centred_others, highest = others - centre, jax.lax.Precision.HIGHEST
+    highest = jax.lax.Precision.HIGHEST
 
     def sums(block: Block, matrices: tuple[Array, Array]):
         """Returns gradients of the points and their columns, and sums over the points for the others."""
@@ -169,20 +172,17 @@ def _between_backward(
         assert block.gradient is not None
         factors = [*block.gradient.T, *block.columns.T], [*other_columns.T, *other_gradient]
         weight = _pair_weights(scale, distance, similarity, *factors)
-        centred_points = block.points - centre
-        other_sums = jnp.matmul(weight, _with_ones(centred_others), precision=highest)
+        other_sums = jnp.matmul(weight, _with_ones(others), precision=highest)
         of_points = (
-            other_sums[:, -1:] * centred_points - other_sums[:, :-1],
+            other_sums[:, -1:] * block.points - other_sums[:, :-1],
             jnp.tensordot(other_gradient, similarity, (1, 1)).T,
         )
-        point_sums = jnp.tensordot(_with_ones(centred_points), weight, (0, 0), precision=highest)
+        point_sums = jnp.tensordot(_with_ones(block.points), weight, (0, 0), precision=highest)
         return of_points, (point_sums, jnp.tensordot(block.gradient, similarity, (0, 0)))
 
     def add_sums(of_others: tuple[Array, Array], block: Block):
         # Computed again, which is faster than reading large matrices from memory.
-        distance = distances(block.points, others)
-        similarity = without_groups(jnp.exp(-scale * distance), _groups_of(block, groups))
-        of_points, part = sums(block, (distance, similarity))
+        of_points, part = sums(block, _matrices(scale, block, others, groups))
         return jax.tree.map(jnp.add, of_others, part), of_points
 
     whole = Block(points, point_columns, None if groups is None else groups.points, point_gradient.T)
@@ -190,11 +190,12 @@ def _between_backward(
         of_points, of_others = sums(whole, matrices)
     else:
         shapes = (points.shape[1] + 1, len(others)), (len(point_gradient), len(others))
-        empty = tuple(jnp.zeros(shape, points.dtype) for shape in shapes)
+        dtype = jnp.result_type(points, point_columns, other_columns)
+        empty = tuple(jnp.zeros(shape, dtype) for shape in shapes)
         of_others, of_points = jax.lax.scan(add_sums, empty, _split(whole, _num_blocks(points, others)))
         of_points = jax.tree.map(lambda leaf: _join(leaf, points.shape[0]), of_points)
     point_sums, column_gradient = of_others
-    others_gradient = (point_sums[-1:] * centred_others.T - point_sums[:-1]).T
+    others_gradient = (point_sums[-1:] * others.T - point_sums[:-1]).T
     return of_points[0], others_gradient, of_points[1], column_gradient.T, None
 
 
@@ -206,8 +207,13 @@ def _num_blocks(points: Float[Array, "N D"], others: Float[Array, "M D"]) -> int
     return max(1, math.ceil(points.shape[0] / rows))
 
 
-def _groups_of(block: Block, groups: Groups | None) -> Groups | None:
-    return None if groups is None or block.group is None else Groups(block.group, groups.others)
+def _matrices(
+    scale: float, block: Block, others: Float[Array, "M D"], groups: Groups | None
+) -> tuple[Float[Array, "rows M"], Float[Array, "rows M"]]:
+    """Returns distances and similarities of a block."""
+    distance = distances(block.points, others)
+    block_groups = None if groups is None or block.group is None else Groups(block.group, groups.others)
+    return distance, without_groups(jnp.exp(-scale * distance), block_groups)
 
 
 def _split(whole: Block, num_blocks: int) -> Block:

@@ -1,8 +1,11 @@
 """Which entries of a memory belong to the episode of each step.
 
 The entries are the `capacity` entries of the memory, followed by one entry per step of the rollout. A step remembers at
-most `capacity` of them, so a long rollout is compared in pieces, and memory grows linearly with its length.
+most `capacity` of them. GEM therefore compares a long rollout in pieces, and its memory grows linearly with the length
+of the rollout.
 """
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -40,39 +43,39 @@ def _starts(is_first: Bool[Array, "time envs"], length: Int[Array, " envs"]) -> 
 
 def piece_length(num_steps: int, capacity: int) -> int:
     """Returns the number of steps of a piece of the rollout. A rollout that is not longer than the memory is one."""
-    return min(num_steps, capacity)
+    num_pieces = math.ceil(num_steps / capacity)
+    return math.ceil(num_steps / num_pieces)
 
 
 def pieces_of_entries(
     entries: Shaped[Array, "envs entries *F"], num_steps: int, capacity: int
-) -> Shaped[Array, "pieces_envs piece_entries *F"]:
+) -> Shaped[Array, "envs_pieces piece_entries *F"]:
     """Returns the entries of each piece of the rollout: its steps, after the `capacity` entries before them."""
     length = piece_length(num_steps, capacity)
     starts = jnp.arange(0, num_steps, length)
     # The last piece may be shorter. Its missing steps have any entry, since `join_pieces` drops them.
     index = jnp.minimum(starts[:, None] + jnp.arange(capacity + length)[None], entries.shape[1] - 1)
-    pieces = entries[:, index].swapaxes(0, 1)
+    pieces = entries[:, index]
     return pieces.reshape(-1, *pieces.shape[2:])
 
 
 def remembered_entries_of_pieces(
     is_first: Bool[Array, "time envs"], lengths: Int[Array, "time+1 envs"], capacity: int
-) -> Bool[Array, "pieces_envs piece piece_entries"]:
+) -> Bool[Array, "envs_pieces piece piece_entries"]:
     """Returns `remembered_entries` of each piece of the rollout."""
     num_steps, num_envs = is_first.shape
     length = piece_length(num_steps, capacity)
     missing = -num_steps % length
     filled = jnp.concatenate([is_first, jnp.zeros((missing, num_envs), bool)])
     pieces = filled.reshape(-1, length, num_envs)
-    found = jax.vmap(lambda first, before: remembered_entries(first, before, capacity))(
+    found = jax.vmap(lambda first, before: remembered_entries(first, before, capacity), out_axes=1)(
         pieces, lengths[:-1:length]
     )
     return found.reshape(-1, *found.shape[2:])
 
 
 def join_pieces(
-    values: Shaped[Array, " pieces_steps"], num_steps: int, num_envs: int, capacity: int
+    values: Shaped[Array, " envs_pieces_steps"], num_steps: int, num_envs: int
 ) -> Shaped[Array, " steps"]:
     """Returns the values of the steps of all pieces in order of environment and time."""
-    by_env = values.reshape(-1, num_envs, piece_length(num_steps, capacity)).swapaxes(0, 1)
-    return by_env.reshape(num_envs, -1)[:, :num_steps].reshape(-1)
+    return values.reshape(num_envs, -1)[:, :num_steps].reshape(-1)

@@ -54,8 +54,8 @@ def own_episode(
     """
     if capacity < 1:
         raise ValueError(f"capacity must be at least 1 visit of an episode; got {capacity}.")
-    # One small matrix per environment.
-    similarity = pair_similarity(config, custom_similarity, by_product=True)
+    # Embeddings are close to the origin, so that distances by product are precise; observations may not be.
+    similarity = pair_similarity(config, custom_similarity, by_product=config.similarity == "learned")
 
     def init(apply: Apply, rows: Float[Array, "rows *shape"], num_envs: int) -> EpisodeMemory:
         max_capacity = MAX_MEMORY_SIZE // (num_envs * math.prod(rows.shape[1:]))
@@ -87,9 +87,12 @@ def own_episode(
         entries, lengths, memory = extend(memory, outputs, transitions)
         pieces = jax.tree.map(lambda leaf: pieces_of_entries(leaf, num_steps, capacity), entries)
         is_negative = remembered_entries_of_pieces(transitions.is_first, lengths, capacity)
-        matrix = jax.vmap(lambda points: similarity(points[capacity:], points))(pieces.embedding)
+        # A non-finite observation must not affect the distances of the others.
+        is_finite = jnp.isfinite(pieces.log_g)[..., None]
+        embedding = jnp.where(is_finite, pieces.embedding, 0.0)
+        matrix = jax.vmap(lambda points: similarity(points[capacity:], points))(embedding)
         batch = episode_batch(matrix, pieces.log_g, is_negative, config.alpha)
-        batch = jax.tree.map(lambda leaf: join_pieces(leaf, num_steps, num_envs, capacity), batch)
+        batch = jax.tree.map(lambda leaf: join_pieces(leaf, num_steps, num_envs), batch)
         return Comparison((batch,), memory)
 
     def refresh(memory: EpisodeMemory, apply: Apply) -> EpisodeMemory:

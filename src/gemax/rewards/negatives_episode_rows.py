@@ -11,7 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gemax.rewards.config import IntrinsicConfig
-from gemax.rewards.episode_memory import remembered_entries
+from gemax.rewards.episode_memory import (
+    join_pieces,
+    pieces_of_entries,
+    remembered_entries_of_pieces,
+    remembered_lengths,
+)
 from gemax.rewards.negatives import Apply, Comparison, Negatives, Outputs
 from gemax.rewards.negatives_episode import by_step, episode_batch
 from gemax.rewards.similarity import PairSimilarity, pair_similarity
@@ -39,31 +44,34 @@ def own_episode_rows(
         return RowMemory(jnp.zeros((num_envs, capacity), jnp.int32), jnp.zeros(num_envs, jnp.int32))
 
     def extend(memory: RowMemory, transitions: Transition):
-        """Appends the rollout. Returns the rows of all entries, the mask of negatives and the memory."""
+        """Appends the rollout. Returns the rows of all entries, the lengths of the memory and the memory."""
         new_rows = transitions.next_observation.row_index
         if new_rows is None:
             raise ValueError("own_episode_rows needs an observation table. Use own_episode without one.")
         entries = jnp.concatenate([memory.row, new_rows.T.astype(memory.row.dtype)], axis=1)
-        is_negative = remembered_entries(transitions.is_first, memory.length, capacity)
-        length = jnp.sum(is_negative[:, -1], axis=-1, dtype=memory.length.dtype)
-        return entries, is_negative, RowMemory(entries[:, -capacity:], length)
+        lengths = remembered_lengths(transitions.is_first, memory.length, capacity)
+        return entries, lengths, RowMemory(entries[:, -capacity:], lengths[-1])
 
     def compare(memory: RowMemory, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
-        num_steps = transitions.reward.shape[0]
-        entries, is_negative, memory = extend(memory, transitions)
-        matrix = entry_similarity(outputs.embedding, entries, num_steps)
-        return Comparison((episode_batch(matrix, outputs.log_g[entries], is_negative, config.alpha),), memory)
+        num_steps, num_envs = transitions.reward.shape
+        entries, lengths, memory = extend(memory, transitions)
+        pieces = pieces_of_entries(entries, num_steps, capacity)
+        is_negative = remembered_entries_of_pieces(transitions.is_first, lengths, capacity)
+        matrix = entry_similarity(outputs.embedding, pieces)
+        batch = episode_batch(matrix, outputs.log_g[pieces], is_negative, config.alpha)
+        batch = jax.tree.map(lambda leaf: join_pieces(leaf, num_steps, num_envs), batch)
+        return Comparison((batch,), memory)
 
     def entry_similarity(
-        table: Float[Array, "rows D"], entries: Int[Array, "envs entries"], num_steps: int
+        table: Float[Array, "rows D"], entries: Int[Array, "envs entries"]
     ) -> Float[Array, "envs time entries"]:
-        """Returns the similarity of the last `num_steps` entries of each environment to all of its entries."""
-        steps, num_rows = entries[:, -num_steps:], table.shape[0]
+        """Returns the similarity of the entries of the steps to all entries of the same environment."""
+        steps, num_rows = entries[:, capacity:], table.shape[0]
         if num_rows**2 <= steps.size * entries.shape[1]:
             # The table has fewer pairs of rows than there are pairs of entries.
             pairs = similarity(table, table).reshape(-1)
             return pairs[steps[:, :, None] * num_rows + entries[:, None, :]]
-        return jax.vmap(lambda points: similarity(points[-num_steps:], points))(table[entries])
+        return jax.vmap(lambda points: similarity(points[capacity:], points))(table[entries])
 
     def remember(
         memory: RowMemory, outputs: Outputs, transitions: Transition, is_valid: Bool[Array, " envs"]

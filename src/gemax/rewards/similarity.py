@@ -18,7 +18,7 @@ def pair_similarity(
 ) -> PairSimilarity:
     """Returns the custom similarity if there is one, else the similarity that the configuration selects.
 
-    `by_product` is that of `exponential_similarity`.
+    `by_product` is that of `exponential_similarity`. Other similarities ignore it.
     """
     if custom is not None:
         return custom
