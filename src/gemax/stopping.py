@@ -30,6 +30,11 @@ class StopRequest:
     received_at: float = 0.0
     """Monotonic time of the signal."""
 
+    @property
+    def age(self) -> float:
+        """Seconds since the signal."""
+        return time.monotonic() - self.received_at
+
     def record(self, number: int) -> bool:
         """Records a signal. Returns True if it is a second request, which means to end at once."""
         now = time.monotonic()

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import signal
+import time
 
 import jax.numpy as jnp
 import pytest
@@ -15,7 +17,7 @@ from gemax.rewards.base import no_reward
 from gemax.runs.checkpoints import load_arrays
 from gemax.runs.metrics_file import MAX_WAITING_LINES, MetricsWriter, read_metrics
 from gemax.runs.run_directory import RunDirectory, RunLostError
-from gemax.runs.session import Hooks, resume, start_run
+from gemax.runs.session import LATE_SECONDS, Hooks, resume, start_run
 from gemax.training.assemble import CustomParts
 
 FILLER = "filler"
@@ -176,3 +178,21 @@ def test_a_longer_run_is_not_an_edit(finished, tmp_path, monkeypatch):
     content["run"]["updates"] = 14
     (path / "config.json").write_text(json.dumps(content))
     assert resume(path, hooks=Hooks([].append, plots=False)).summary["updates"] == 14
+
+
+@pytest.mark.fault(46)
+def test_a_run_that_takes_long_to_stop_writes_no_plots(tmp_path):
+    path, said = tmp_path / "run", []
+
+    def signal_and_wait(metrics):
+        if metrics["update"] == 2:
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(LATE_SECONDS)
+
+    hooks = Hooks(said.append, signal_and_wait)
+    assert start_run(CONFIG, path, hooks=hooks).stop_signal == signal.SIGINT
+    assert not list(path.glob("*.png"))
+    assert any(line.startswith("No plots were written") for line in said)
+    resume(path, hooks=Hooks(said.append))
+    assert (path / "learning_curve.png").exists()
+    assert (path / "heatmap.png").exists()

@@ -3,7 +3,7 @@
 The functions that draw on one axis are shared with the figures of `gemax.experiments`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +39,19 @@ def write_group_plots(
     metrics: list[dict[str, Any]],
     metrics_of_seeds: list[list[dict[str, Any]]],
     max_entropy: float | None,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Writes the plots of several seeds: all learning curves with their mean, and the heatmap of the mean visits."""
+    """Writes the plots of several seeds: all learning curves with their mean, and the heatmap of the mean visits.
+
+    Each takes a quarter of a second. `is_late` is called before each of them, and may refuse it.
+    """
     name, suffix = trainer.spec.name, ", mean of seeds" if len(states) > 1 else ""
-    if metrics:
+    if metrics and not is_late():
         curve = learning_curve(f"{name}{suffix}", metrics, max_entropy, metrics_of_seeds)
         write_figure(path / "learning_curve.png", curve)
     if trainer.finite is not None:
         visits = np.mean([np.asarray(state.statistics.visits) for state in states], axis=0)
-        if visits.sum() > 0:
+        if visits.sum() > 0 and not is_late():
             title = f"{name}: visits{suffix}"
             write_figure(path / "heatmap.png", heatmap(trainer.finite, visits, title))
 

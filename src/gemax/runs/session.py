@@ -58,6 +58,8 @@ class Outcome(NamedTuple):
     """Number of the signal that stopped the run early, or None."""
 
 
+LATE_SECONDS = 0.7
+"""Time after a stop signal from which on no plot is begun. The run should end within two seconds."""
 SLOW_OPERATIONS = 10**6
 """A ceiling with more operations per iteration takes more than a few seconds."""
 
@@ -266,7 +268,7 @@ def _train(session: Session, state: TrainState, seconds_before: float, stop: Sto
             save_last(run, config, state, seconds, log)
         if snapshots is not None:
             snapshots.finish(state, wait=stop.signal is None)
-    summary = _write_results(session, state, seconds, is_stopping=stop.signal is not None)
+    summary = _write_results(session, state, seconds, stop)
     return Outcome(run.path, summary, stop.signal if summary["status"] == "stopped" else None)
 
 
@@ -276,7 +278,7 @@ def _save_fault(
     """Saves the last state before an environment failed. Returns the error with instructions to resume."""
     session.best.write()
     save_last(session.run, session.trainer.config, state, seconds, session.hooks.log)
-    _write_results(session, state, seconds, is_stopping=False)
+    _write_results(session, state, seconds, StopRequest())
     advice = "fix the environment" if isinstance(fault, EnvFault) else "repair the cluster"
     return type(fault)(
         f"{fault} The state of update {update_reached(state)} is saved: {advice}, then "
@@ -305,9 +307,7 @@ def _import_plots() -> None:
     import gemax.runs.plots  # noqa: F401
 
 
-def _write_results(
-    session: Session, state: TrainState, seconds: float, *, is_stopping: bool
-) -> dict[str, Any]:
+def _write_results(session: Session, state: TrainState, seconds: float, stop: StopRequest) -> dict[str, Any]:
     """Writes summary and plots, or says that the disk is full. Returns the summary of the run."""
     try:
         states = states_by_seed(session.trainer, state)
@@ -315,7 +315,7 @@ def _write_results(
         lines = {seed: read_metrics(directory.metrics) for seed, directory in session.seeds.items()}
         summary = _write_summaries(session, states, lines, seconds)
         if session.hooks.plots:
-            _write_plots(session, states, lines, is_stopping=is_stopping)
+            _write_plots(session, states, lines, stop)
         return summary
     except OSError as error:
         raise CheckpointError(f"{error}. The checkpoints are kept: free some space and resume.") from error
@@ -343,12 +343,21 @@ def _write_summaries(
 
 
 def _write_plots(
-    session: Session, states: dict[int, TrainState], lines: dict[int, list[Line]], *, is_stopping: bool
+    session: Session, states: dict[int, TrainState], lines: dict[int, list[Line]], stop: StopRequest
 ) -> None:
     """Writes the plots of the run and of every seed.
 
-    A run that is stopped must end soon: it writes its learning curve and its heatmap only.
+    A run that is stopped must end soon: it writes its learning curve and its heatmap only, and neither of them if
+    `LATE_SECONDS` have passed since the signal.
     """
+
+    def is_late() -> bool:
+        return is_stopping and stop.age > LATE_SECONDS
+
+    is_stopping = stop.signal is not None
+    if is_late():
+        session.hooks.log("No plots were written, to stop sooner. They are written when the run is resumed.")
+        return
     from gemax.runs.plots import write_group_plots, write_plots
 
     trainer, run, ceiling = session.trainer, session.run, session.ceiling
@@ -356,7 +365,7 @@ def _write_plots(
     if is_group or is_stopping:
         lines_of_seeds = list(lines.values()) if is_group else []
         means = read_metrics(run.metrics)
-        write_group_plots(run.path, trainer, list(states.values()), means, lines_of_seeds, ceiling)
+        write_group_plots(run.path, trainer, list(states.values()), means, lines_of_seeds, ceiling, is_late)
     if not is_stopping:
         for seed, directory in session.seeds.items():
             write_plots(directory.path, trainer, states[seed], lines[seed], ceiling)
