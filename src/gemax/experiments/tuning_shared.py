@@ -14,9 +14,9 @@ from gemax.experiments.experiment import Experiment, FigureResult, Runs, figure_
 from gemax.experiments.fig4 import ENV_IDS, TITLES
 from gemax.experiments.measures import return_areas
 from gemax.experiments.tables import markdown_table
-from gemax.experiments.tuning import FIRST_SEED
+from gemax.experiments.tuning import FIRST_SEED, search_settings
 
-LAMBDAS = (0.9, 0.95, 0.97, 1.0)
+LAMBDAS = (0.9, 0.95, 1.0)
 MULTIPLES = {"learning_rate": (0.3, 3.0), "entropy_cost": (0.3, 3.0), "num_envs": (0.5, 2.0)}
 GEM_MULTIPLES = {"adjacency_scale": (0.1, 10.0)}
 
@@ -81,7 +81,7 @@ EXPERIMENT = Experiment(
     f"Every method takes part. One seed ({FIRST_SEED}), one setting changed at a time, the present value first.",
     analyse,
     {
-        label_of(env_id, method, name, value): {"env_id": env_id, "method": method, name: value}
+        label_of(env_id, method, name, value): {**search_settings(env_id, method), name: value}
         for env_id in ENV_IDS
         for method in TITLES
         for name, values in values_of(env_id, method).items()
