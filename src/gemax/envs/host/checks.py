@@ -31,7 +31,7 @@ def space_check(space: Space, name: str = "observation") -> SpaceCheck:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _parts_check(space, name)
     if isinstance(space, spaces.Discrete):
-        space = spaces.Box(space.start, space.start + space.n - 1, (), np.int64)
+        return _integer_check(space, name)
     if isinstance(space, spaces.MultiDiscrete):
         space = spaces.Box(space.start, space.start + space.nvec - 1, space.shape, np.int64)
     if isinstance(space, spaces.MultiBinary):
@@ -51,13 +51,28 @@ def _parts_check(space: Any, name: str) -> SpaceCheck:
             return f"{name} must be a dict of {', '.join(map(str, parts))}; got {got}"
         if not is_dict and not (isinstance(observation, tuple) and len(observation) == len(parts)):
             return f"{name} must be a tuple of {len(parts)}; got {type(observation).__name__}"
-        return next(filter(None, (check_part(observation[key]) for key, check_part in checks.items())), None)
+        for key, check_part in checks.items():
+            if (problem := check_part(observation[key])) is not None:
+                return problem
+        return None
+
+    return check
+
+
+def _integer_check(space: spaces.Discrete, name: str) -> SpaceCheck:
+    low, high = int(space.start), int(space.start + space.n - 1)
+    check_array = _box_check(spaces.Box(low, high, (), np.int64), name)
+
+    def check(observation: Any) -> str | None:
+        # The comparison of arrays takes many times as long.
+        is_valid = type(observation) in (int, np.int64) and low <= observation <= high
+        return None if is_valid else check_array(observation)
 
     return check
 
 
 def _box_check(space: spaces.Box, name: str) -> SpaceCheck:
-    tolerance, is_full_range = 0, False
+    tolerance, is_full_range, shape, dtype = 0, False, space.shape, space.dtype
     if np.issubdtype(space.dtype, np.floating):
         is_bounded = np.isfinite(space.high) & np.isfinite(space.low)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -68,6 +83,8 @@ def _box_check(space: spaces.Box, name: str) -> SpaceCheck:
 
     def check(observation: Any) -> str | None:
         array = np.asarray(observation)
+        if is_full_range and array.dtype == dtype and array.shape == shape:
+            return None
         if array.shape != space.shape:
             return f"{name} must have the shape {space.shape}; got {array.shape}"
         if array.dtype != space.dtype and not np.can_cast(array.dtype, space.dtype, "same_kind"):
@@ -76,8 +93,6 @@ def _box_check(space: spaces.Box, name: str) -> SpaceCheck:
             return f"{name} must be finite; got {_first_entry(array, ~np.isfinite(array))}"
         if array.dtype == np.float64 and (np.abs(array) > MAX_FLOAT32).any():
             return f"{name} must fit into float32; got {_first_entry(array, np.abs(array) > MAX_FLOAT32)}"
-        if is_full_range and array.dtype == space.dtype:
-            return None
         is_outside = (array < space.low - tolerance) | (array > space.high + tolerance)
         if not is_outside.any():
             return None
@@ -100,16 +115,16 @@ class CheckedEnv(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, index: int) -> None:
         super().__init__(env)
         self._index, self._steps, self._episodes = index, 0, 0
-        self._call_text = "reset()"
+        self._seed, self._action = None, None
         self._check = space_check(env.observation_space)
         self.is_busy = False
         """Whether the environment is executing a call."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         """Starts an episode. Returns observation and info."""
-        self._steps, self._call_text = 0, f"reset(seed={seed})"
+        self._steps, self._seed = 0, seed
         self._episodes += 1
-        result = self._call(lambda: self.env.reset(seed=seed, options=options))
+        result = self._call(self.env.reset, seed=seed, options=options)
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._fault(f"must return an observation and an info; got {describe_result(result)}")
         self._check_observation(result[0])
@@ -120,8 +135,8 @@ class CheckedEnv(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes an action. Returns the result with a float reward and bool flags."""
         self._steps += 1
-        self._call_text = f"step({action})"
-        result = self._call(lambda: self.env.step(action))
+        self._action = action
+        result = self._call(self.env.step, action)
         if not isinstance(result, tuple) or len(result) != 5:
             raise self._fault(
                 f"must return 5 values; got {describe_result(result)}. Environments of the old Gym return 4: wrap "
@@ -135,13 +150,15 @@ class CheckedEnv(gymnasium.Wrapper):
 
     def location(self) -> str:
         """Returns the environment, step, episode and last call, for error messages."""
-        step = f"step {self._steps}" if self._steps else "start"
-        return f"environment {self._index}, {step} of episode {self._episodes}, {self._call_text}"
+        step, call = f"step {self._steps}", f"step({self._action})"
+        if not self._steps:
+            step, call = "start", "reset()" if not self._episodes else f"reset(seed={self._seed})"
+        return f"environment {self._index}, {step} of episode {self._episodes}, {call}"
 
-    def _call(self, call: Callable[[], Any]) -> Any:
+    def _call(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.is_busy = True
         try:
-            return call()
+            return call(*args, **kwargs)
         except EnvFault:
             raise
         except (Exception, SystemExit) as error:
@@ -196,7 +213,7 @@ class VectorCheck:
 def finite_number(value: Any) -> float | None:
     """Converts a reward, possibly an array with one entry, to a float. Returns None if it is not finite in float32."""
     try:
-        number = float(np.asarray(value).item())
+        number = float(value if type(value) in (int, float) else np.asarray(value).item())
     except (TypeError, ValueError):
         return None
     return number if abs(number) <= MAX_FLOAT32 else None

@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gemax.envs.host.checks import CheckedEnv
 from gemax.envs.host.faults import describe_exception, time_limit, timeout_fault
-from gemax.envs.host.minigrid_view import use_fast_view
+from gemax.envs.host.minigrid_step import speed_up
 from gemax.envs.imports import import_factory, import_from_here
 from gemax.envs.registry import GYM_PREFIX, is_factory
 from gemax.errors import EnvFault
@@ -99,7 +99,7 @@ def call_maker(name: str, make: MakeEnv, timeout_seconds: float = 0.0) -> gymnas
     if not isinstance(env, gymnasium.Env | VectorEnv):
         raise ValueError(f"{name} must make a gymnasium environment; got {type(env).__name__}.")
     if not isinstance(env, VectorEnv):
-        use_fast_view(env)
+        speed_up(env)
     return env
 
 

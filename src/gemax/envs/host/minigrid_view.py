@@ -1,19 +1,20 @@
 """Computes MiniGrid's observations faster. They are equal to those of MiniGrid, byte by byte.
 
 MiniGrid copies the view as a grid of objects, rotates it up to four times and encodes every cell, which takes most of
-the time of a step. Here each cell of the view is read from the map at its rotated position, and only visible cells are
-encoded. Visibility spreads row by row, so the result of a row is looked up.
+the time of a step. Here the codes of the map's cells are kept from step to step, and only cells that changed are encoded
+again. A view is then a look-up of codes by index. Which cells are visible depends only on which cells of the view are
+transparent, and is cached.
 
 Worker processes import this module, so it does not import JAX.
 """
 
 import functools
-import sys
+import itertools
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium import Env
-from jaxtyping import UInt8
+from jaxtyping import Int, UInt8
 
 if TYPE_CHECKING:
     from minigrid.minigrid_env import MiniGridEnv
@@ -22,78 +23,99 @@ FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
 """The agent's direction as (x, y), by MiniGrid's index of the direction."""
 
 
-def use_fast_view(env: Env) -> None:
-    """Replaces the observation function of a MiniGrid environment. Leaves all other environments unchanged.
+class View:
+    """The observations of one MiniGrid environment."""
 
-    An environment that changes how MiniGrid computes the view keeps its own functions.
-    """
-    module: Any = sys.modules.get("minigrid.minigrid_env")
-    unwrapped: Any = env.unwrapped
-    if module is None or not isinstance(unwrapped, module.MiniGridEnv):
-        return
-    original, kind = module.MiniGridEnv, type(unwrapped)
-    names = ("gen_obs", "gen_obs_grid", "get_view_exts")
-    if all(getattr(kind, name) is getattr(original, name) for name in names):
-        unwrapped.gen_obs = functools.partial(observe, unwrapped)
+    def __init__(self, env: "MiniGridEnv") -> None:
+        self._env = env
+        # The last cell is the wall around the map.
+        self._cells: list[Any] = []
+        self._codes: UInt8[np.ndarray, "cells 3"] = np.zeros((0, 3), np.uint8)
+        self._transparent: UInt8[np.ndarray, " cells"] = np.zeros(0, np.uint8)
+        # Objects whose code depends on their colour only. All others, with their index, are encoded in every step.
+        self._coloured: list[Any] = []
+        self._colours: list[str] = []
+        self._others: list[tuple[int, Any]] = []
 
+    def observe(self) -> dict[str, Any]:
+        """Returns the observation: the view, the agent's direction and the mission."""
+        env = self._env
+        return {"image": self.image(), "direction": env.agent_dir, "mission": env.mission}
 
-def observe(env: "MiniGridEnv") -> dict[str, Any]:
-    """Returns the observation: the view, the agent's direction and the mission."""
-    return {"image": view(env), "direction": env.agent_dir, "mission": env.mission}
+    def image(self) -> UInt8[np.ndarray, "size size 3"]:
+        """Returns type, colour and state of every visible cell, seen from the agent at the bottom centre."""
+        self._encode_changes()
+        env = self._env
+        (x, y), size, grid = env.agent_pos, env.agent_view_size, env.grid
+        indices = view_indices(size, int(env.agent_dir), int(x), int(y), grid.width, grid.height)
+        image = self._codes.take(indices, axis=0)
+        if not env.see_through_walls:
+            image *= visible_cells(size, self._transparent.take(indices).tobytes())
+        # The agent sees what it carries in its own cell.
+        image[size // 2 * size + size - 1] = env.carrying.encode() if env.carrying else constant_cells()[0]
+        return image.reshape(size, size, 3)
 
+    def _encode_changes(self) -> None:
+        """Encodes the cells that changed since the last call."""
+        cells = self._env.grid.grid
+        if len(cells) + 1 != len(self._cells) or any(map(operator.is_not, cells, self._cells)):
+            self._encode_cells([*cells, constant_cells()[1]], self._cells)
+        elif self._colours != [thing.color for thing in self._coloured]:
+            self._encode_cells([*cells, constant_cells()[1]], [])
+        for index, thing in self._others:
+            self._codes[index], self._transparent[index] = thing.encode(), thing.see_behind()
 
-def view(env: "MiniGridEnv") -> UInt8[np.ndarray, "size size 3"]:
-    """Returns type, colour and state of every visible cell, seen from the agent at the bottom centre."""
-    size, grid, x, y = env.agent_view_size, env.grid, *map(int, env.agent_pos)
-    empty, wall = constant_cells()
-    # An index of -1 is a cell outside of the map.
-    cells = [*grid.grid, wall]
-    image = bytearray(3 * size * size)
-    visible = 1 << (size // 2)
-    for indices, starts in view_rows(size, int(env.agent_dir), x, y, grid.width, grid.height):
-        things = [cells[index] for index in indices]
-        if env.see_through_walls:
-            seen = -1
-        else:
-            transparent = 0
-            for column, thing in enumerate(things):
-                if thing is None or thing.see_behind():
-                    transparent |= 1 << column
-            seen, visible = spread(size, visible, transparent)
-        for column, thing in enumerate(things):
-            if seen >> column & 1:
-                start = starts[column]
-                image[start : start + 3] = empty if thing is None else bytes(thing.encode())
-        if not visible:
-            break
-    # The agent sees what it carries in its own cell.
-    start = 3 * (size // 2 * size + size - 1)
-    image[start : start + 3] = bytes(env.carrying.encode()) if env.carrying else empty
-    return np.frombuffer(image, np.uint8).reshape(size, size, 3)
+    def _encode_cells(self, cells: list[Any], before: list[Any]) -> None:
+        """Encodes the cells that are not the same object as before. All of them if their number changed."""
+        if len(before) != len(cells):
+            before = [self] * len(cells)  # not a cell, so all differ
+            self._codes = np.zeros((len(cells), 3), np.uint8)
+            self._transparent = np.zeros(len(cells), np.uint8)
+        empty, coloured = constant_cells()[0], coloured_types()
+        for index, (thing, old) in enumerate(zip(cells, before, strict=True)):
+            if thing is None:
+                self._codes[index], self._transparent[index] = empty, True
+            elif thing is not old:
+                self._codes[index], self._transparent[index] = thing.encode(), thing.see_behind()
+        self._cells = cells
+        things = [(index, thing) for index, thing in enumerate(cells) if thing is not None]
+        self._coloured = [thing for _, thing in things if type(thing) in coloured]
+        self._colours = [thing.color for thing in self._coloured]
+        self._others = [(index, thing) for index, thing in things if type(thing) not in coloured]
 
 
 @functools.lru_cache(maxsize=2**14)
-def view_rows(
+def view_indices(
     size: int, direction: int, x: int, y: int, width: int, height: int
-) -> list[tuple[list[int], list[int]]]:
-    """Returns the cells in each row of the view, from the agent's row on.
+) -> Int[np.ndarray, " cells"]:
+    """Returns the index in the map of each cell of the view, or -1 outside of the map.
 
-    A row has the indices of its cells in the map, or -1 outside of it, and their positions in the bytes of the image,
-    whose axes are column, row and channel.
+    The axes of the view are column and row, and its last row is the agent's.
     """
-    (forward_x, forward_y), rows = FORWARD[direction], []
-    for ahead in range(size):
-        indices, starts = [], []
-        for column in range(size):
-            # To the right of a direction (a, b) is (-b, a), because y points down.
-            right = column - size // 2
-            cell_x = x + ahead * forward_x - right * forward_y
-            cell_y = y + ahead * forward_y + right * forward_x
-            is_inside = 0 <= cell_x < width and 0 <= cell_y < height
-            indices.append(cell_y * width + cell_x if is_inside else -1)
-            starts.append(3 * (column * size + size - 1 - ahead))
-        rows.append((indices, starts))
-    return rows
+    (forward_x, forward_y), indices = FORWARD[direction], []
+    for column, row in itertools.product(range(size), range(size)):
+        ahead, right = size - 1 - row, column - size // 2
+        # To the right of a direction (a, b) is (-b, a), because y points down.
+        cell_x = x + ahead * forward_x - right * forward_y
+        cell_y = y + ahead * forward_y + right * forward_x
+        is_inside = 0 <= cell_x < width and 0 <= cell_y < height
+        indices.append(cell_y * width + cell_x if is_inside else -1)
+    return np.asarray(indices)
+
+
+@functools.lru_cache(maxsize=2**14)
+def visible_cells(size: int, transparent: bytes) -> UInt8[np.ndarray, "cells 1"]:
+    """Returns 1 for every visible cell of a view and 0 for all others, given which cells are transparent.
+
+    Visibility spreads row by row, from the agent's cell at the bottom centre.
+    """
+    is_visible = np.zeros((size, size, 1), np.uint8)
+    visible = 1 << (size // 2)
+    for row in range(size - 1, -1, -1):
+        is_transparent = sum(transparent[column * size + row] << column for column in range(size))
+        seen, visible = spread(size, visible, is_transparent)
+        is_visible[:, row, 0] = [seen >> column & 1 for column in range(size)]
+    return is_visible.reshape(-1, 1)
 
 
 @functools.cache
@@ -114,9 +136,19 @@ def spread(size: int, visible: int, transparent: int) -> tuple[int, int]:
 
 
 @functools.cache
-def constant_cells() -> tuple[bytes, Any]:
+def constant_cells() -> tuple[tuple[int, int, int], Any]:
     """Returns the code of an empty cell, and the wall around the map."""
     from minigrid.core.constants import OBJECT_TO_IDX
     from minigrid.core.world_object import Wall
 
-    return bytes((OBJECT_TO_IDX["empty"], 0, 0)), Wall()
+    return (OBJECT_TO_IDX["empty"], 0, 0), Wall()
+
+
+@functools.cache
+def coloured_types() -> frozenset[type]:
+    """Returns MiniGrid's objects whose code depends on nothing but their colour. A door also has a state."""
+    from minigrid.core import world_object
+
+    return frozenset(
+        getattr(world_object, name) for name in ("Ball", "Box", "Floor", "Goal", "Key", "Lava", "Wall")
+    )

@@ -24,9 +24,9 @@ class RenderedEnv(CheckedEnv):
         super().__init__(env, index=0)
         self._timeout = timeout_seconds
 
-    def _call(self, call: Callable[[], Any]) -> Any:
+    def _call(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with time_limit(self._timeout, lambda: timeout_fault(self.location(), self._timeout)):
-            return super()._call(call)
+            return super()._call(call, *args, **kwargs)
 
     def render(self) -> Any:
         """Returns an image of the current state, [height, width, 3]."""

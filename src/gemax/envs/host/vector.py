@@ -199,6 +199,7 @@ def open_checked_envs(
         budget = RestartBudget(restarts)
         makers = [partial(RestartedEnv, maker, budget) for maker in makers]
     # `GymnasiumVectorEnv` resets them, so that no terminal observation is lost and episodes can be truncated.
-    vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+    # The encoder copies the observations.
+    vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
     encoder = observation_encoder(vector.single_observation_space)
     return GymnasiumVectorEnv(vector, encoder, decode, timeout_seconds, max_episode_steps, is_checked=True)
