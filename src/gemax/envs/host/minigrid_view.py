@@ -1,9 +1,9 @@
 """Computes MiniGrid's observations faster. They are equal to those of MiniGrid, byte by byte.
 
 MiniGrid copies the view as a grid of objects, rotates it up to four times and encodes every cell, which takes most of
-the time of a step. Here the codes of the map's cells are kept from step to step, and only cells that changed are encoded
-again. A view is then a look-up of codes by index. Which cells are visible depends only on which cells of the view are
-transparent, and is cached.
+the time of a step. Here the codes of the map's cells are kept from step to step, and only cells that changed are
+encoded again. A view is then a look-up of codes by index. Which cells are visible depends only on which cells of the
+view are transparent, and is cached.
 
 Worker processes import this module, so it does not import JAX.
 """
