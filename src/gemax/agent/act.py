@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from gemax.agent.distributions import CATEGORICAL, ActionDistribution
 from gemax.networks import AgentInputs, AgentNetwork, InputTables, LSTMState, Parameters, lstm_inputs
-from gemax.types import Observations, gather, tree_where
+from gemax.types import Observations, gather
 
 
 class ActorOutput(NamedTuple):
@@ -47,14 +47,7 @@ def unroll_lstm(
 ) -> LSTMState:
     """Returns the LSTM state after each step, [time, envs, H]. It is reset before the first step of an episode."""
     terms = _lstm_inputs_over_time(network, parameters, observations, inputs)
-    initial = network.initial_lstm_state(is_first.shape[1])
-
-    def one_step(lstm_state: LSTMState, step):
-        term, is_first = step
-        lstm_state = network.step(parameters, term, tree_where(is_first, initial, lstm_state))
-        return lstm_state, lstm_state
-
-    return jax.lax.scan(one_step, lstm_state, (terms, is_first))[1]
+    return network.unroll(parameters, terms, is_first, lstm_state)
 
 
 def next_values(

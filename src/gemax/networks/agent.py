@@ -11,18 +11,12 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from gemax.core.encoding import soft_one_hot
 from gemax.networks.base import Parameters
+from gemax.networks.lstm import LSTMState, lstm_step, lstm_unroll
 from gemax.networks.torso import head, torso
-
-
-class LSTMState(NamedTuple):
-    """The recurrent state of the agent, one row per environment."""
-
-    hidden: Float[Array, "envs H"]
-    cell: Float[Array, "envs H"]
 
 
 class AgentInputs(NamedTuple):
@@ -55,6 +49,13 @@ class AgentNetwork(NamedTuple):
     """Returns the other terms of the LSTM's input projection."""
     step: Callable[[Parameters, Float[Array, "envs gates"], LSTMState], LSTMState]
     """Advances the LSTM by one step, given the sum of the input terms."""
+    unroll: Callable[
+        [Parameters, Float[Array, "time envs gates"], Bool[Array, "time envs"], LSTMState], LSTMState
+    ]
+    """`unroll(parameters, inputs, is_first, lstm_state)`: returns the LSTM state after each step, [time, envs, H].
+
+    The state is reset before the first step of an episode.
+    """
     heads: Callable[
         [Parameters, Float[Array, "*batch H"]], tuple[Float[Array, "*batch A"], Float[Array, "*batch"]]
     ]
@@ -123,11 +124,15 @@ def agent_network(
         )
 
     def step(parameters: Parameters, inputs: Float[Array, "envs gates"], lstm_state: LSTMState) -> LSTMState:
-        gates = inputs + lstm_state.hidden @ parameters["lstm"]["hidden"]
-        input_gate, forget_gate, candidate, output_gate = jnp.split(gates, 4, axis=-1)
-        kept = jax.nn.sigmoid(forget_gate) * lstm_state.cell
-        cell = kept + jax.nn.sigmoid(input_gate) * jnp.tanh(candidate)
-        return LSTMState(jax.nn.sigmoid(output_gate) * jnp.tanh(cell), cell)
+        return lstm_step(parameters["lstm"]["hidden"], inputs, lstm_state)
+
+    def unroll(
+        parameters: Parameters,
+        inputs: Float[Array, "time envs gates"],
+        is_first: Bool[Array, "time envs"],
+        lstm_state: LSTMState,
+    ) -> LSTMState:
+        return lstm_unroll(parameters["lstm"]["hidden"], inputs, is_first, lstm_state)
 
     def heads(parameters: Parameters, hidden: Float[Array, "*batch H"]):
         value = value_head.apply(parameters["value"], hidden)
@@ -141,7 +146,9 @@ def agent_network(
         kernel = parameters["lstm"]["input"].at[..., torso_size + num_actions, :].set(0.0)
         return parameters | {"lstm": parameters["lstm"] | {"input": kernel}}
 
-    return AgentNetwork(init, observation_terms, tables, step, heads, initial_lstm_state, ignore_reward)
+    return AgentNetwork(
+        init, observation_terms, tables, step, unroll, heads, initial_lstm_state, ignore_reward
+    )
 
 
 def lstm_inputs(
