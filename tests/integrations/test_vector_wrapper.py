@@ -15,12 +15,7 @@ from tests.parameters import fast_or_slow
 from gemax.errors import CheckpointError
 from gemax.integrations.build import RewardOptions, build_reward_for
 from gemax.integrations.gymnasium import IntrinsicRewardWrapper
-from gemax.integrations.intrinsic_learner import (
-    LearnerState,
-    host_transitions,
-    make_learner,
-    standardise_transitions,
-)
+from gemax.integrations.intrinsic_learner import host_transitions, make_learner
 from gemax.rewards.base import IntrinsicReward
 
 CORRIDOR = {"map": "S....G\n", "horizon": 7, "observation": "cells"}
@@ -194,59 +189,10 @@ def test_a_step_before_the_first_reset_raises_an_error():
         wrap(method=counting_reward()).step(np.zeros(NUM_ENVS, int))
 
 
-@pytest.mark.parametrize("method", ["ngu", "e3b", "re3"])
-def test_rewards_per_step_equal_those_of_the_whole_rollout(method):
-    num_steps, shape = 6, (6, NUM_ENVS)
-    options = RewardOptions(method, {**TINY, "intrinsic_scale": 1.0}, horizon=4)
-    module = build_reward_for(options, (3,), spaces.Discrete(2), recent_negatives=True)
-    learned = make_learner(module, (3,), NUM_ENVS)
-    rng, never = np.random.default_rng(0), np.zeros(shape, bool)
-    is_first = np.broadcast_to((np.arange(num_steps) % 4 == 0)[:, None], shape)
-    starts, after = rng.normal(size=(2, *shape, 3)).astype(np.float32)
-    before = np.where(is_first[..., None], starts, np.roll(after, 1, axis=0))
-    steps = host_transitions(
-        observation=before, next_observation=after, action=np.zeros(shape, np.int32), reward=np.zeros(shape),
-        terminated=never, truncated=never, is_first=is_first,
-    )  # fmt: skip
-    _, state, _ = learned.learn(learned.init(jax.random.key(0)), steps)
-    transitions = standardise_transitions(state.observation_moments, jax.tree.map(jnp.asarray, steps))
-    whole = jax.jit(module.reward)(state.reward, transitions, state.key)
-    for t in range(num_steps):
-        step = jax.tree.map(lambda field, t=t: field[t : t + 1], steps)
-        rewards, state = learned.reward_step(state, step, np.ones(NUM_ENVS, bool))
-        np.testing.assert_allclose(rewards, whole[t], rtol=1e-4)
-
-
 def test_an_annealed_reward_becomes_zero():
     rewards = walk(wrap("SameStep", "rnd", anneal_updates=3), 5 * LENGTH)
     assert rewards[:, LENGTH : 3 * LENGTH].all()
     assert not rewards[:, 3 * LENGTH :].any()
-
-
-@pytest.mark.parametrize("method", ["rnd", "ngu", "e3b", "re3"])
-def test_values_of_invalid_environments_have_no_effect(method):
-    options = RewardOptions(method, {**TINY, "intrinsic_scale": 1.0}, horizon=4)
-    module = build_reward_for(options, (3,), spaces.Discrete(2), recent_negatives=True)
-    learned = make_learner(module, (3,), NUM_ENVS)
-    rng, never = np.random.default_rng(0), np.zeros((1, NUM_ENVS), bool)
-    rows = rng.normal(size=(1, NUM_ENVS, 3)).astype(np.float32)
-    steps = host_transitions(
-        observation=rows, next_observation=rows + 1, action=never.astype(np.int32),
-        reward=never.astype(np.float32), terminated=never, truncated=never, is_first=~never,
-    )  # fmt: skip
-    _, state, _ = learned.learn(learned.init(jax.random.key(0)), steps)
-    is_valid = np.asarray([True, False])
-    broken = steps._replace(
-        next_observation=np.where(is_valid[None, :, None], steps.next_observation, np.nan)
-    )
-    for one, other in zip(
-        *(learned.reward_step(state, given, is_valid) for given in (steps, broken)), strict=True
-    ):
-        jax.tree.map(np.testing.assert_array_equal, *(_without_keys(tree) for tree in (one, other)))
-
-
-def _without_keys(tree):
-    return tree._replace(key=None) if isinstance(tree, LearnerState) else tree
 
 
 def test_the_method_none_gives_rewards_of_zero():

@@ -30,25 +30,22 @@ class LearnerState(NamedTuple):
 
 
 class IntrinsicLearner(NamedTuple):
-    """Compiled functions of an intrinsic reward."""
+    """Functions of an intrinsic reward. `init` and `learn` are compiled."""
 
     init: Callable[[PRNGKeyArray], LearnerState]
     reward_step: Callable[
-        [LearnerState, Transition, Bool[np.ndarray, " envs"]], tuple[Float[Array, " envs"], LearnerState]
+        [LearnerState, Transition, Bool[Array, " envs"]], tuple[Float[Array, " envs"], LearnerState]
     ]
     """`reward_step(state, transitions, is_valid)`: returns the rewards of one step, and the state with the step in its
-    memory.
+    memory. Not compiled: `StepRewards` compiles it.
 
     The reward is 0 where `is_valid` is false, which means that the environment was reset instead of stepped. All
     rewards are 0 before the first call of `learn`, since their scale is not known yet.
     """
     learn: Callable[[LearnerState, Transition], tuple[Float[Array, "time envs"], LearnerState, Metrics]]
     """`learn(state, transitions)`: returns the rewards of a rollout, the state after learning from it, and metrics."""
-    remember: Callable[[LearnerState, Transition, Bool[np.ndarray, " envs"]], LearnerState] | None
-    """`remember(state, transitions, is_valid)`: returns the state that `reward_step` would return.
-
-    None if the intrinsic reward has no memory.
-    """
+    has_memory: bool
+    """Whether `reward_step` changes the state."""
 
 
 def make_learner(
@@ -75,31 +72,13 @@ def make_learner(
             return jnp.ones(())
         return jnp.maximum(1.0 - state.updates / anneal_updates, 0.0)
 
-    @jax.jit
-    def state_with_memory(
-        state: LearnerState, transitions: Transition, is_valid: Bool[Array, " envs"]
-    ) -> Tree:
-        if reward.remember is None:
-            return None
-        standardised = standardise_transitions(state.observation_moments, fill_invalid(transitions, is_valid))
-        return reward.remember(state.reward, standardised, is_valid)
-
-    @jax.jit
-    def rewards_and_memory(state: LearnerState, transitions: Transition, is_valid: Bool[Array, " envs"]):
-        standardised = standardise_transitions(state.observation_moments, fill_invalid(transitions, is_valid))
+    def reward_step(state: LearnerState, transitions: Transition, is_valid: Bool[Array, " envs"]):
+        standardised = standardise_transitions(state.observation_moments, transitions)
         rewards = reward.reward(state.reward, standardised, state.key)[0]
         rewards = jnp.where(is_valid & (state.updates > 0), annealing(state) * rewards, 0.0)
-        return rewards, state_with_memory(state, transitions, is_valid)
-
-    def reward_step(state: LearnerState, transitions: Transition, is_valid: Bool[np.ndarray, " envs"]):
-        rewards, memory = rewards_and_memory(state, transitions, is_valid)
-        # Passing the unchanged state through the compiled function would take longer than computing the rewards.
-        return rewards, state if memory is None else state._replace(reward=memory)
-
-    def remember(
-        state: LearnerState, transitions: Transition, is_valid: Bool[np.ndarray, " envs"]
-    ) -> LearnerState:
-        return state._replace(reward=state_with_memory(state, transitions, is_valid))
+        if reward.remember is not None:
+            state = state._replace(reward=reward.remember(state.reward, standardised, is_valid))
+        return rewards, state
 
     def learn(state: LearnerState, transitions: Transition):
         key, reward_key = jax.random.split(state.key)
@@ -114,9 +93,7 @@ def make_learner(
             learned = refreshed(reward, learned)
         return annealing(state) * rewards, LearnerState(key, learned, moments, state.updates + 1), metrics
 
-    return IntrinsicLearner(
-        jax.jit(init), reward_step, jax.jit(learn), None if reward.remember is None else remember
-    )
+    return IntrinsicLearner(jax.jit(init), reward_step, jax.jit(learn), reward.remember is not None)
 
 
 def host_transitions(action: Int[np.ndarray, "time envs"], **fields: HostArray) -> Transition:
@@ -126,12 +103,6 @@ def host_transitions(action: Int[np.ndarray, "time envs"], **fields: HostArray) 
     return Transition(
         action=host_action, log_prob=cell.astype(np.float32), cell=cell, state_index=cell, **fields
     )
-
-
-def fill_invalid(transitions: Transition, is_valid: Bool[Array, " envs"]) -> Transition:
-    """Replaces the steps of invalid environments by steps of a valid one, which do not distort batch averages."""
-    source = jnp.where(is_valid, jnp.arange(len(is_valid)), jnp.argmax(is_valid))
-    return jax.tree.map(lambda field: field[:, source], transitions)
 
 
 def standardise_transitions(moments: Moments, transitions: Transition) -> Transition:

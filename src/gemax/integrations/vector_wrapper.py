@@ -14,6 +14,7 @@ from gemax.envs.host.autoreset import autoreset_mode, interpret_step, resets_nex
 from gemax.integrations.build import MIN_ENVS, Method, RewardOptions, action_indices, build_learner
 from gemax.integrations.intrinsic_learner import check_finite, host_transitions
 from gemax.integrations.learner_checkpoint import load_learner, save_learner
+from gemax.integrations.step_rewards import StepRewards
 from gemax.integrations.transitions import TransitionQueue
 from gemax.types import Transition
 
@@ -87,8 +88,9 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
             recent_negatives=per_step or env.num_envs < MIN_ENVS,
             per_step=per_step,
         )
-        # `_learned_state` is the state after the last update. `_current_state` also remembers the steps since then.
-        self._learned_state = self._current_state = self._learner.init(jax.random.key(seed))
+        # `_learned_state` is the state after the last update. `_step_rewards` also remembers the steps since then.
+        self._learned_state = self._learner.init(jax.random.key(seed))
+        self._step_rewards = StepRewards(self._learner, self._learned_state)
         self._rollout_length = rollout_length
         self._num_steps = 0
         self._forget_episodes()
@@ -147,7 +149,8 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
 
     def load(self, path: str | Path) -> None:
         """Loads an intrinsic reward that `save` wrote. Discards the current episodes: call `reset` afterwards."""
-        self._learned_state = self._current_state = load_learner(path, self._learned_state)
+        self._learned_state = load_learner(path, self._learned_state)
+        self._step_rewards.restart(self._learned_state)
         self._forget_episodes()
 
     def _forget_episodes(self) -> None:
@@ -160,12 +163,12 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
     ) -> Float[np.ndarray, " envs"]:
         if not self._has_reward or not is_valid.any():
             return np.zeros(self.num_envs)
-        intrinsic, self._current_state = self._learner.reward_step(self._current_state, transitions, is_valid)
+        intrinsic = self._step_rewards(transitions, is_valid)
         self._queue.push(transitions, is_valid)
         rollout = self._queue.pop()
         if rollout is not None:
             self._learn(rollout)
-        return np.asarray(intrinsic, np.float64)
+        return intrinsic
 
     def _rewards_of_rollout(self, transitions: Transition) -> Float[np.ndarray, "time envs"] | None:
         """Adds a step. Returns the intrinsic rewards of the rollout if it is complete now."""
@@ -179,9 +182,10 @@ class IntrinsicRewardWrapper(gymnasium.vector.VectorWrapper):
         """Learns from a rollout. Returns its intrinsic rewards."""
         rewards, self._learned_state, metrics = self._learner.learn(self._learned_state, rollout)
         self.metrics = {name: float(value) for name, value in metrics.items()}
-        self._current_state = self._learned_state
-        if self._learner.remember is not None:
-            # The steps still in the queue belong to current episodes: add them to the new memory.
-            for transitions, is_valid in self._queue.pending():
-                self._current_state = self._learner.remember(self._current_state, transitions, is_valid)
+        if self._per_step:
+            self._step_rewards.restart(self._learned_state)
+            if self._learner.has_memory:
+                # The steps still in the queue belong to current episodes: add them to the new memory.
+                for transitions, is_valid in self._queue.pending():
+                    self._step_rewards(transitions, is_valid)
         return np.asarray(rewards, np.float64)
