@@ -10,6 +10,9 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+PROGRAM_FOLDER = "GEMAX_PROGRAM_FOLDER"
+"""Environment variable: the folder of `training.stored_programs`, which the command line sets."""
+
 
 def check_count(name: str, value: int) -> None:
     """Raises a ValueError for numbers below 1."""

@@ -7,12 +7,13 @@ import pytest
 
 from gemax.cli import compilation_cache
 from gemax.cli.compilation_cache import FOLDER, MIN_SECONDS, cache_path, delete_oldest, use_compilation_cache
+from gemax.settings import PROGRAM_FOLDER
 
 
 @pytest.fixture(autouse=True)
 def empty_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in (FOLDER, MIN_SECONDS):
+    for name in (FOLDER, MIN_SECONDS, PROGRAM_FOLDER):
         # Set first, so that monkeypatch also removes what the tests set.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -21,6 +22,7 @@ def empty_cache(monkeypatch, tmp_path):
 def test_programs_are_stored_in_a_private_folder_of_the_user(tmp_path):
     use_compilation_cache()
     assert os.environ[FOLDER].startswith(str(tmp_path / "gemax" / "compiled"))
+    assert os.environ[PROGRAM_FOLDER] == os.environ[FOLDER]
     assert cache_path().stat().st_mode & 0o077 == 0
 
 
@@ -28,6 +30,7 @@ def test_the_cache_of_the_user_is_not_replaced(monkeypatch):
     monkeypatch.setenv(FOLDER, "chosen")
     use_compilation_cache()
     assert os.environ[FOLDER] == "chosen"
+    assert PROGRAM_FOLDER not in os.environ
     assert not cache_path().exists()
 
 

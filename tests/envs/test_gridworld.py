@@ -200,7 +200,7 @@ def test_distances_are_shortest_paths_with_open_doors():
     )
     lengths = dict(nx.all_pairs_shortest_path_length(graph))
     expected = [[lengths[a].get(b, -1) for b in positions] for a in positions]
-    np.testing.assert_array_equal(finite.distances, expected)
+    np.testing.assert_array_equal(finite.distances(), expected)
 
 
 def test_entropy_ceilings_are_certified_and_below_the_log_of_the_number_of_cells():

@@ -29,7 +29,7 @@ from gemax.experiments.measures import (
 from gemax.experiments.registry import EXPERIMENTS
 
 FINITE = finite_env("two-rooms")
-STEPS_APART = FINITE.distances.astype(np.float32)
+STEPS_APART = FINITE.distances().astype(np.float32)
 """An embedding of cells by their distances to all cells. Its distances are ordered like the steps on the map."""
 
 

@@ -25,6 +25,9 @@ def use_compilation_cache() -> None:
     """
     if FOLDER in os.environ:
         return
+    # Not at the top: `gemax --help` does not need the settings.
+    from gemax.settings import PROGRAM_FOLDER
+
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: there is no home directory
         root = cache_path()
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -34,6 +37,8 @@ def use_compilation_cache() -> None:
         folder.mkdir(exist_ok=True, mode=0o700)
         delete_oldest(root, MAX_BYTES)
         os.environ[FOLDER] = str(folder)
+        # Programs of gemax environments are also stored in a form that need not be traced.
+        os.environ[PROGRAM_FOLDER] = str(folder)
         # Small programs too: there are about twenty of them before the first update.
         os.environ.setdefault(MIN_SECONDS, "0")
 

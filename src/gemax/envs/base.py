@@ -42,8 +42,8 @@ class FiniteEnv(NamedTuple):
     """Row and column of the image cell whose red and green values are random at every step. None without noise."""
     cell_positions: Int[np.ndarray, "cells 2"]
     """Row and column of each cell on the map."""
-    distances: Int[np.ndarray, "cells cells"]
-    """Minimum number of steps between cells with all doors open. -1 for cells that are not connected."""
+    distances: Callable[[], Int[np.ndarray, "cells cells"]]
+    """Returns the minimum number of steps between cells with all doors open. -1 for cells that are not connected."""
     model: FiniteModel
     """Transition tables of the environment. Reaching the reward ends an episode."""
     reward_free_model: FiniteModel

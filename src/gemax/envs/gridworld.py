@@ -13,8 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from gemax.core.finite_model import FiniteModel
 from gemax.envs import maps
@@ -228,7 +226,7 @@ def _finite_env(
         observation_of_state=np.asarray(row_of_state),
         noise_cell=noise_cell,
         cell_positions=np.asarray(grid_map.open_cells),
-        distances=_distances(grid_map),
+        distances=functools.partial(_distances, grid_map),
         model=model,
         reward_free_model=_finite_model(grid_map, state_tables(grid_map, reward_free=True), horizon),
         map_rows=grid_map.rows,
@@ -249,6 +247,10 @@ def _finite_model(grid_map: GridMap, tables: StateTables, horizon: int) -> Finit
 
 @functools.lru_cache
 def _distances(grid_map: GridMap) -> Int[np.ndarray, "cells cells"]:
+    # Takes a third of a second to import, and only plots need it.
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
     # Keys are taken and doors are open, so that the distance does not depend on the state of the map.
     cells = grid_map.open_cells
     index = {cell: i for i, cell in enumerate(cells)}

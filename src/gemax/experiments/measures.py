@@ -122,7 +122,7 @@ def _geometry_correlation(record: Record, finite: FiniteEnv) -> float:
     cells = np.tile(cells, len(record.embedding))
     first, second = np.triu_indices(len(points), k=1)
     distance = np.linalg.norm(points[first] - points[second], axis=-1)
-    return rank_correlation(distance, finite.distances[cells[first], cells[second]].astype(float))
+    return rank_correlation(distance, finite.distances()[cells[first], cells[second]].astype(float))
 
 
 def visit_shares(records: Sequence[Record], cells: Bool[np.ndarray, " cells"]) -> PerSeed:

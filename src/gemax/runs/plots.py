@@ -143,7 +143,7 @@ def embedding_plot(finite: FiniteEnv, embedding: Float[np.ndarray, "rows D"], na
     axis = figure.subplots()
     points, variance = draw_embedding(axis, finite, embedding[None])
     first_of_cell = {int(cell): i for i, cell in reversed(list(enumerate(cells)))}
-    for cell, neighbour in zip(*np.nonzero(finite.distances == 1), strict=True):
+    for cell, neighbour in zip(*np.nonzero(finite.distances() == 1), strict=True):
         if cell < neighbour and cell in first_of_cell and neighbour in first_of_cell:
             ends = points[[first_of_cell[cell], first_of_cell[neighbour]]]
             axis.plot(*ends.T, color="0.8", linewidth=0.8, zorder=0)

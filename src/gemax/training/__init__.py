@@ -1,1 +1,3 @@
-"""The training loop and the parts it needs. Nothing in this package writes files or prints."""
+"""The training loop and the parts it needs. Nothing in this package prints, or writes files except
+`stored_programs`.
+"""

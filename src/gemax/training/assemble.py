@@ -1,6 +1,7 @@
 """Builds the parts of a training run from its configuration. The only place that tells kinds of environments apart."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from gemax.agent.distributions import distribution_of
@@ -24,6 +25,7 @@ from gemax.training.config import Config
 from gemax.training.learn import Trainer
 from gemax.training.memory import check_memory
 from gemax.training.observations import ObservationTable
+from gemax.training.stored_programs import folder_of_programs
 from gemax.types import EnvSpec, FiniteActions
 
 CUSTOM_ENV = f"{GYM_PREFIX}{CUSTOM}"
@@ -86,7 +88,15 @@ def assemble(config: Config, custom: CustomParts | None = None) -> Trainer:
         optimiser=make_optimiser(agent, agent.learning_rate),
         reward=_reward(config, spec, finite, table, custom),
         observation_moments=observation_moments,
+        program_folder=_program_folder(config, custom),
     )
+
+
+def _program_folder(config: Config, custom: CustomParts) -> Path | None:
+    """Returns the folder of stored programs if the run contains only code of gemax, whose source they depend on."""
+    is_own = config.is_compiled and not config.env.env_id.startswith(JAX_PREFIX)
+    has_custom_parts = any(part is not None for part in (custom.similarity, custom.reward, custom.make_env))
+    return folder_of_programs() if is_own and not has_custom_parts else None
 
 
 def _environment(config: Config, custom: CustomParts) -> tuple[Collector, EnvSpec, FiniteEnv | None]:

@@ -14,12 +14,14 @@ from jaxtyping import Array, Bool, Key, PRNGKeyArray, Shaped
 from gemax.envs.base import JaxEnv
 from gemax.stopping import check_stop
 from gemax.training.collector import EpisodeOptions, Evaluation, History
+from gemax.training.config import traced_settings
 from gemax.training.learn import Trainer, learn
 from gemax.training.nonfinite import update_unless_frozen
 from gemax.training.rendering import Acting, RenderedStep, render_jax_episodes
 from gemax.training.rollout import collect, reset_actor, reset_actor_at_random_times
 from gemax.training.sharding import divide_envs, on_all_devices, on_one_device
 from gemax.training.state import ActorState, TrainState
+from gemax.training.stored_programs import load_or_compile
 from gemax.types import Episode, Metrics, Transition, ends
 
 Update: TypeAlias = Callable[[TrainState], tuple[TrainState, Metrics]]
@@ -59,7 +61,12 @@ class CompiledCollector(NamedTuple):
         def call(state: TrainState):
             return jax.lax.scan(lambda state, _: update(state), state, length=length)
 
-        compiled = jax.jit(jax.vmap(call) if is_group else call, donate_argnums=0, out_shardings=everywhere)
+        if is_group:
+            call = jax.vmap(call)
+        compiled = jax.jit(call, donate_argnums=0, keep_unused=True, out_shardings=everywhere)
+        if self.mesh is None and np.max(state.update) < run.updates:
+            settings, folder = traced_settings(trainer.config), trainer.program_folder
+            compiled = load_or_compile(folder, f"updates-{length}", settings, compiled, state)
         while np.max(state.update) < run.updates:
             state, metrics = compiled(state)
             history = {name: np.atleast_2d(values) for name, values in metrics.items()}

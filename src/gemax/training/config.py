@@ -142,6 +142,18 @@ SAFE_FIELDS = (
 """Fields that can be changed when a run is resumed, because its state and its metrics keep their meaning."""
 
 
+UNTRACED_FIELDS = (
+    "preset", "seed", "updates", "stop_at_return", "updates_per_call", "checkpoint_every", "keep_checkpoints",
+    "start_from", "start_checkpoint", "start_update", "grouped",
+)  # fmt: skip
+"""Fields that no compiled program reads. The seed and the number of updates per call are given to them."""
+
+
+def traced_settings(config: Config) -> dict[str, Any]:
+    """Returns the fields that compiled programs depend on."""
+    return {name: value for name, value in config.flat.items() if name not in UNTRACED_FIELDS}
+
+
 def check_changeable(name: str) -> None:
     """Raises ValueError if a field cannot be changed in a run that exists."""
     if name not in SAFE_FIELDS:

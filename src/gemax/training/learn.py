@@ -1,6 +1,7 @@
 """The training step, `alg:moretacomax`: intrinsic reward → sum of rewards → unroll window → actor-critic."""
 
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -55,6 +56,8 @@ class Trainer(NamedTuple):
     reward: IntrinsicReward
     observation_moments: Moments
     """Initial moments that observations are standardised with."""
+    program_folder: Path | None = None
+    """Folder that compiled programs are stored in. None if the run contains code of the user."""
 
 
 def initial_state(trainer: Trainer, key: PRNGKeyArray) -> TrainState:

@@ -8,18 +8,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from gemax.training.config import traced_settings
 from gemax.training.learn import Trainer, initial_state
 from gemax.training.nonfinite import check_finite, check_not_all_frozen
 from gemax.training.state import TrainState
+from gemax.training.stored_programs import load_or_compile
 
 
 def initial_states(trainer: Trainer) -> TrainState:
     """Returns the state before the first update. The states of several seeds are stacked along a first axis."""
     init, seeds = partial(initial_state, trainer), trainer.config.all_seeds
     if len(seeds) == 1:
-        return _jit_for_one_call(init)(jax.random.key(seeds[0]))
-    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    return _jit_for_one_call(jax.vmap(init))(keys)
+        init, key = _jit_for_one_call(init), jax.random.key(seeds[0])
+    else:
+        init = _jit_for_one_call(jax.vmap(init))
+        key = jnp.stack([jax.random.key(seed) for seed in seeds])
+    return load_or_compile(
+        trainer.program_folder, "initial-state", traced_settings(trainer.config), init, key
+    )(key)
 
 
 def state_shapes(trainer: Trainer) -> TrainState:
@@ -50,7 +56,7 @@ def _state_at(states: TrainState, index: int | Array) -> TrainState:
 def _jit_for_one_call(function: Callable) -> Callable:
     """Compiles a function with minimal optimisation, because it is called once."""
     options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-    return jax.jit(function, compiler_options=options)
+    return jax.jit(function, keep_unused=True, compiler_options=options)
 
 
 def train(trainer: Trainer, state: TrainState) -> Iterator[tuple[TrainState, list[dict[str, float] | None]]]:

@@ -48,7 +48,7 @@ def plane_of(trainer: Trainer) -> Plane | None:
 
 
 def _map(finite: FiniteEnv) -> dict[str, Any]:
-    cell, neighbour = np.nonzero(np.triu(finite.distances == 1))
+    cell, neighbour = np.nonzero(np.triu(finite.distances() == 1))
     return {
         "rows": list(finite.map_rows),
         "cells": finite.cell_positions,
