@@ -84,7 +84,8 @@ def _use_hands(env: "MiniGridEnv", action: int, cell: Any, position: tuple[int, 
     elif action == DROP:
         if not cell and env.carrying:
             env.grid.set(*position, env.carrying)
-            env.carrying.cur_pos = np.array(position)
+            carried: Any = env.carrying
+            carried.cur_pos = np.array(position)
             env.carrying = None
     elif cell:
         cell.toggle(env, np.array(position))
