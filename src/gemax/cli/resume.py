@@ -55,6 +55,7 @@ def resume(
         launch: Where the run executes, which may differ from before.
     """
     given = dict(locals())
+    from gemax.cli.calling_thread import compute_in_calling_thread
     from gemax.cli.progress import report_outcome
     from gemax.experiments.seeds import resume_seeds
     from gemax.launch.placement import resume as resume_run
@@ -70,6 +71,7 @@ def resume(
     changes = {name: given[name] for name in SAFE_FIELDS if given[name] is not None}
     config = config_from_json(RunDirectory(run).read_config())
     sinks, custom = sinks_for(tensorboard=tensorboard, wandb=wandb), CustomParts(trust=trust)
+    compute_in_calling_thread()
     with TrainingBar(updates or config.run.updates) as bar:
         hooks = Hooks(bar.log, bar.show, sinks)
         if has_separate_seeds(RunDirectory(run), config):

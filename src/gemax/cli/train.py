@@ -129,6 +129,7 @@ def train(arguments: list[str]) -> int:
         and (flags.launch.launcher == "ray" or not config.is_compiled)
     ):
         return train_seeds(flags, config)
+    from gemax.cli.calling_thread import compute_in_calling_thread
     from gemax.cli.progress import report_outcome
     from gemax.launch.placement import start_run
     from gemax.runs.progress import TrainingBar
@@ -136,6 +137,7 @@ def train(arguments: list[str]) -> int:
     from gemax.runs.sinks import sinks_for
 
     sinks = sinks_for(tensorboard=flags.tensorboard, wandb=flags.wandb)
+    compute_in_calling_thread()
     with live_page(flags, config) as out:
         with TrainingBar(config.run.updates) as bar:
             hooks = Hooks(bar.log, bar.show, sinks, snapshots=flags.snapshots)
