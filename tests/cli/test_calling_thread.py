@@ -19,6 +19,6 @@ def last_line(*arguments: str) -> str:
 
 def test_runs_compute_in_the_calling_thread(tmp_path):
     run = str(tmp_path / "run")
-    small = ("--updates", "2", "--num-envs", "2", "--out", run)
+    small = ("--updates", "2", "--out", run)
     assert last_line("train", "two-rooms", *small) == "asynchronous: False exit code: 0"
     assert last_line("resume", run, "--updates", "3") == "asynchronous: False exit code: 0"
