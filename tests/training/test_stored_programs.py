@@ -204,3 +204,58 @@ def test_runs_with_code_of_the_user_store_nothing(tmp_path, monkeypatch):
     assert assemble(config.replace(similarity="custom"), own).program_folder is None
     custom = configure("jax:<custom>", **SIZES)
     assert assemble(custom, CustomParts(make_env=two_rooms)).program_folder is None
+
+
+def test_an_equal_program_with_another_structure_of_results_is_another_one(tmp_path):
+    as_list, as_tuple = (
+        jax.jit(lambda x, kind=kind: kind([x, x + 1]), keep_unused=True) for kind in (list, tuple)
+    )
+    x = jnp.arange(3.0)
+    assert isinstance(load_or_compile(tmp_path, "f", 1, as_list, x)(x), list)
+    # Other settings, so that the program is found by its text.
+    assert isinstance(load_or_compile(tmp_path, "f", 2, as_tuple, x)(x), tuple)
+    assert isinstance(load_or_compile(tmp_path, "f", 2, as_tuple, x)(x), tuple)
+
+
+def test_nothing_is_stored_if_the_source_changed_after_it_was_imported(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_programs, "_IMPORTED_AT", 0.0)
+    stored_programs.source_digest.cache_clear()
+    try:
+        load_or_compile(tmp_path, "f", 1, counted([]), example())(example())
+    finally:
+        stored_programs.source_digest.cache_clear()
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_number_of_cores_is_part_of_the_key(tmp_path, monkeypatch):
+    traced: list[str] = []
+    for cores in ({0}, {0, 1}, {0}):
+        monkeypatch.setattr(
+            stored_programs.os, "sched_getaffinity", lambda pid, cores=cores: cores, raising=False
+        )
+        load_or_compile(tmp_path, "f", 1, counted(traced), example())
+    assert len(traced) == 2
+
+
+def test_settings_may_be_numbers_of_numpy(tmp_path):
+    traced: list[str] = []
+    for value in (np.int64(8), 8):
+        load_or_compile(tmp_path, "f", {"num_envs": value}, counted(traced), example())
+    assert traced == ["traced"]
+
+
+def test_a_stored_program_checks_its_arguments_and_takes_those_of_numpy(tmp_path):
+    double = jax.jit(lambda x: 2 * x, keep_unused=True)
+    x = np.arange(3, dtype=np.float32)
+    load_or_compile(tmp_path, "f", 1, double, x)
+    loaded = load_or_compile(tmp_path, "f", 1, double, x)
+    np.testing.assert_array_equal(loaded(x), [0.0, 2.0, 4.0])
+    with pytest.raises(TypeError, match="other arguments"):
+        loaded(np.arange(3, dtype=np.int32))
+
+
+def test_a_write_that_fails_leaves_no_temporary_file(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError):
+        stored_programs._write(tmp_path / "taken", b"content")
+    assert [file.name for file in tmp_path.iterdir()] == ["taken"]

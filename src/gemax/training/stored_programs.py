@@ -19,6 +19,7 @@ import platform
 import re
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,8 @@ THREAD_VARIABLES = ("XLA_FLAGS", "NPROC", "PJRT_NPROC", "OMP_NUM_THREADS")
 """Environment variables that compiled programs can depend on, beside those that JAX has as settings."""
 _UNSUPPORTED_SETTINGS = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit", "jax_default_device")
 """JAX checks for NaN only after calls of functions that it has traced. Stored programs run on the first device."""
+_IMPORTED_AT = time.time()
+"""Source that is newer than this may differ from what this process has imported."""
 _LAPACK = re.compile(r"lapack_\w+")
 
 
@@ -53,15 +56,16 @@ def load_or_compile(
         function: The result of `jax.jit` with `keep_unused`.
         arguments: Arguments of the function. Only their shapes and dtypes matter.
     """
-    if folder is None or not _is_supported():
+    if folder is None or not _is_supported() or (source := source_digest()) is None:
         return function
-    file = folder / f"{name}-{_digest(source_digest(), made_from)}"
+    file = folder / f"{name}-{_digest(source, made_from)}"
     # Files may be damaged, and the interface of executables may change with jaxlib: tracing always works.
     with contextlib.suppress(Exception):
         return _load(file.read_bytes(), arguments)
     lowered = function.lower(*arguments)
     # Most changes of the source do not change the program.
-    same_program = folder / f"{name}-{_digest(lowered.as_text())}"
+    result_tree = repr(jax.tree.structure(lowered.out_info))
+    same_program = folder / f"{name}-{_digest(lowered.as_text(), result_tree)}"
     with contextlib.suppress(Exception):
         stored = same_program.read_bytes()
         program = _load(stored, arguments)
@@ -119,16 +123,22 @@ def _digest(*made_from: Any) -> str:
         {name: str(getattr(jax.config, name, value)) for name, value in jax.config.values.items()},
         variables,
         devices,
+        # XLA divides loops between the cores. Workers have fewer of them than the command that chose the folder.
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     )
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    # NumPy's numbers are allowed in settings.
+    text = json.dumps(parts, sort_keys=True, default=lambda number: number.item())
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @functools.cache
-def source_digest() -> str:
-    """Returns a digest of the source of gemax and of its maps."""
+def source_digest() -> str | None:
+    """Returns a digest of the source of gemax and of its maps. None if a file changed after it was imported."""
     root, digest = Path(__file__).parents[1], hashlib.sha256()
     for file in sorted(root.rglob("*")):
         if file.suffix in (".py", ".txt"):
+            if file.stat().st_ctime > _IMPORTED_AT:
+                return None
             content = file.read_bytes()
             digest.update(f"{file.relative_to(root)} {len(content)} ".encode() + content)
     return digest.hexdigest()
@@ -159,8 +169,13 @@ def _serialise(compiled: jax.stages.Compiled, out_info: Tree, arguments: tuple[T
 def _write(file: Path, content: bytes) -> None:
     """Writes a file at once, so that no other process reads a part of it."""
     with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as temporary:
-        temporary.write(content)
-    Path(temporary.name).replace(file)
+        try:
+            temporary.write(content)
+            temporary.close()
+            Path(temporary.name).replace(file)
+        except BaseException:
+            Path(temporary.name).unlink(missing_ok=True)
+            raise
 
 
 def _load(stored: bytes, arguments: tuple[Tree, ...]) -> Callable[..., Any]:
@@ -180,8 +195,11 @@ def _load(stored: bytes, arguments: tuple[Tree, ...]) -> Callable[..., Any]:
     is_key, tree = jax.tree.leaves(skeleton), jax.tree.structure(skeleton)
 
     def call(*arguments: Tree) -> Tree:
+        # XLA would read an array of another dtype as if it had the right one.
+        if header["arguments"] != _shapes(arguments):
+            raise TypeError("the program has other arguments")
         leaves = [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(arguments)]
-        results = executable.execute_sharded(leaves).disassemble_into_single_device_arrays()
+        results = executable.execute_sharded([*map(jnp.asarray, leaves)]).disassemble_into_single_device_arrays()
         arrays = [
             jax.random.wrap_key_data(leaf) if key else leaf
             for (leaf,), key in zip(results, is_key, strict=True)

@@ -99,6 +99,18 @@ def test_environment_with_a_step_of_its_own_keeps_it():
     assert env.step(2)[1] == 3.0
 
 
+def test_step_and_view_of_the_instance_are_kept():
+    env = gymnasium.make("MiniGrid-Empty-5x5-v0", disable_env_checker=True).unwrapped
+    original_step, original_view = env.step, env.gen_obs
+    env.step = lambda action: (original_step(action)[0], 3.0, False, False, {})
+    env.gen_obs = lambda: {**original_view(), "image": np.zeros((7, 7, 3), np.uint8)}
+    speed_up(env)
+    env.reset(seed=0)
+    observation, reward, *_ = env.step(2)
+    assert reward == 3.0
+    assert not observation["image"].any()
+
+
 def test_other_environments_are_left_alone():
     env = gymnasium.make("CartPole-v1")
     before = dict(vars(env.unwrapped))

@@ -36,7 +36,9 @@ def speed_up(env: Env) -> None:
     original, kind = module.MiniGridEnv, type(unwrapped)
 
     def has_original(names: tuple[str, ...]) -> bool:
-        return all(getattr(kind, name) is getattr(original, name) for name in names)
+        return all(
+            getattr(kind, name) is getattr(original, name) and name not in vars(unwrapped) for name in names
+        )
 
     if has_original(VIEW_METHODS):
         unwrapped.gen_obs = View(unwrapped).observe

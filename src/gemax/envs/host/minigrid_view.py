@@ -40,6 +40,8 @@ class View:
     def observe(self) -> dict[str, Any]:
         """Returns the observation: the view, the agent's direction and the mission."""
         env = self._env
+        if type(env.grid) is not grid_type():
+            return type(env).gen_obs(env)  # a grid with rules of its own
         return {"image": self.image(), "direction": env.agent_dir, "mission": env.mission}
 
     def image(self) -> UInt8[np.ndarray, "size size 3"]:
@@ -58,12 +60,12 @@ class View:
     def _encode_changes(self) -> None:
         """Encodes the cells that changed since the last call."""
         cells = self._env.grid.grid
-        if len(cells) + 1 != len(self._cells) or any(map(operator.is_not, cells, self._cells)):
-            self._encode_cells([*cells, constant_cells()[1]], self._cells)
-        elif self._colours != [thing.color for thing in self._coloured]:
+        if self._colours != [thing.color for thing in self._coloured]:
             self._encode_cells([*cells, constant_cells()[1]], [])
+        elif len(cells) + 1 != len(self._cells) or any(map(operator.is_not, cells, self._cells)):
+            self._encode_cells([*cells, constant_cells()[1]], self._cells)
         for index, thing in self._others:
-            self._codes[index], self._transparent[index] = thing.encode(), thing.see_behind()
+            self._codes[index], self._transparent[index] = thing.encode(), bool(thing.see_behind())
 
     def _encode_cells(self, cells: list[Any], before: list[Any]) -> None:
         """Encodes the cells that are not the same object as before. All of them if their number changed."""
@@ -76,7 +78,7 @@ class View:
             if thing is None:
                 self._codes[index], self._transparent[index] = empty, True
             elif thing is not old:
-                self._codes[index], self._transparent[index] = thing.encode(), thing.see_behind()
+                self._codes[index], self._transparent[index] = thing.encode(), bool(thing.see_behind())
         self._cells = cells
         things = [(index, thing) for index, thing in enumerate(cells) if thing is not None]
         self._coloured = [thing for _, thing in things if type(thing) in coloured]
@@ -142,6 +144,14 @@ def constant_cells() -> tuple[tuple[int, int, int], Any]:
     from minigrid.core.world_object import Wall
 
     return (OBJECT_TO_IDX["empty"], 0, 0), Wall()
+
+
+@functools.cache
+def grid_type() -> type:
+    """Returns MiniGrid's own grid."""
+    from minigrid.core.grid import Grid
+
+    return Grid
 
 
 @functools.cache
