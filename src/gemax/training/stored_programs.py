@@ -199,7 +199,9 @@ def _load(stored: bytes, arguments: tuple[Tree, ...]) -> Callable[..., Any]:
         if header["arguments"] != _shapes(arguments):
             raise TypeError("the program has other arguments")
         leaves = [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(arguments)]
-        results = executable.execute_sharded([*map(jnp.asarray, leaves)]).disassemble_into_single_device_arrays()
+        results = executable.execute_sharded(
+            [*map(jnp.asarray, leaves)]
+        ).disassemble_into_single_device_arrays()
         arrays = [
             jax.random.wrap_key_data(leaf) if key else leaf
             for (leaf,), key in zip(results, is_key, strict=True)
