@@ -211,11 +211,11 @@ def test_intrinsic_reward_has_half_its_weight_after_its_half_life_and_never_vani
 
 
 def test_progress_is_the_place_of_the_return_of_nine_in_ten_episodes_between_the_lowest_and_the_highest():
-    def progress_of(*returns):
-        statistics = initial_statistics(0)
+    def progress_of(*returns, terminated=True):
+        statistics, ended = initial_statistics(0), jnp.ones((1, 1), bool)
         for episode_return in returns:
-            ended = jnp.ones((1, 1), bool)
-            statistics = count_returns(statistics, jnp.full((1, 1), episode_return), ended)
+            step_return, step_end = jnp.full((1, 1), episode_return), jnp.full((1, 1), terminated)
+            statistics = count_returns(statistics, step_return, ended, step_end)
         return float(return_progress(statistics))
 
     assert progress_of() == 0
@@ -228,6 +228,9 @@ def test_progress_is_the_place_of_the_return_of_nine_in_ten_episodes_between_the
     np.testing.assert_allclose(progress_of(-200.0, -50.0, *[-125.0] * 100), 0.5)
     # Small costs of actions hardly count.
     assert progress_of(-0.01, *[0.0] * 100) <= 0.011
+    # Costs that a policy avoids by doing nothing until the time limit count half. A positive return counts.
+    assert progress_of(-40.0, *[0.0] * 100, terminated=False) == 0.5
+    assert progress_of(0.0, *[10.0] * 100, terminated=False) == 1
 
 
 def test_updates_count_as_rewarded_with_the_squared_progress_of_the_return(trainer, state):
@@ -242,7 +245,9 @@ def test_updates_count_as_rewarded_with_the_squared_progress_of_the_return(train
         )
         now = steps._replace(episode_return=jnp.full(steps.reward.shape, 0.5))
         # The one return before is half-way too.
-        now_statistics = statistics._replace(returns=statistics.returns.at[0].set(0.5))
+        now_statistics = statistics._replace(
+            returns=statistics.returns.at[0].set(0.5), is_success=statistics.is_success.at[0].set(True)
+        )
         found = _updated_statistics(trainer, now_statistics, now).rewarded_updates
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
@@ -303,7 +308,7 @@ def test_the_ring_buffer_holds_the_last_returns():
     for _ in range(30):
         returns, ended = rng.normal(size=(10, 8)).astype(np.float32), rng.uniform(size=(10, 8)) < 0.6
         truth += returns[ended].tolist()
-        statistics = count_returns(statistics, jnp.asarray(returns), jnp.asarray(ended))
+        statistics = count_returns(statistics, jnp.asarray(returns), jnp.asarray(ended), jnp.asarray(ended))
         for num_episodes in (NUM_RETURNS, 100):
             mean, spread = return_moments(statistics, num_episodes)
             np.testing.assert_allclose(mean, np.mean(truth[-num_episodes:]), atol=1e-5)

@@ -300,7 +300,7 @@ def _updated_statistics(
     trainer: Trainer, statistics: RunningStatistics, transitions: Transition
 ) -> RunningStatistics:
     ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
-    statistics = count_returns(statistics, transitions.episode_return, ended)
+    statistics = count_returns(statistics, transitions.episode_return, ended, transitions.terminated)
     # Squared, because a policy that is far from its best return still has to explore.
     progress = return_progress(statistics) ** 2
     statistics = statistics._replace(rewarded_updates=statistics.rewarded_updates + progress)

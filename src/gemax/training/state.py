@@ -46,6 +46,8 @@ class RunningStatistics(NamedTuple):
     """Moving average of the visits to each cell per update."""
     returns: Float[Array, " kept"]
     """Ring buffer of the last returns."""
+    is_success: Bool[Array, " kept"]
+    """Whether each of these episodes terminated or earned a positive return."""
     num_returns: Int[Array, ""]
     """Number of finished episodes."""
     lowest_return: Float[Array, ""]
@@ -73,21 +75,25 @@ class TrainState(NamedTuple):
 
 
 def count_returns(
-    statistics: RunningStatistics, returns: Float[Array, "time envs"], ended: Bool[Array, "time envs"]
+    statistics: RunningStatistics,
+    returns: Float[Array, "time envs"],
+    ended: Bool[Array, "time envs"],
+    terminated: Bool[Array, "time envs"],
 ) -> RunningStatistics:
     """Appends the returns of the episodes that ended to the ring buffer."""
-    ended = ended.reshape(-1)
+    ended, returns, terminated = (values.reshape(-1) for values in (ended, returns, terminated))
     slot = (statistics.num_returns + jnp.cumsum(ended) - 1) % NUM_RETURNS
     # Steps that end no episode are written beyond the buffer, where they are dropped.
-    ring = statistics.returns.at[jnp.where(ended, slot, NUM_RETURNS)].set(returns.reshape(-1), mode="drop")
+    slot = jnp.where(ended, slot, NUM_RETURNS)
     num_returns = statistics.num_returns + jnp.sum(ended)
-    has_returns, returns = statistics.num_returns > 0, returns.reshape(-1)
+    has_returns = statistics.num_returns > 0
     lowest = jnp.where(has_returns, statistics.lowest_return, jnp.inf)
     highest = jnp.where(has_returns, statistics.highest_return, -jnp.inf)
     lowest = jnp.minimum(lowest, jnp.min(jnp.where(ended, returns, jnp.inf)))
     highest = jnp.maximum(highest, jnp.max(jnp.where(ended, returns, -jnp.inf)))
     return statistics._replace(
-        returns=ring,
+        returns=statistics.returns.at[slot].set(returns, mode="drop"),
+        is_success=statistics.is_success.at[slot].set(terminated | (returns > 0), mode="drop"),
         num_returns=num_returns,
         lowest_return=jnp.where(num_returns > 0, lowest, 0.0),
         highest_return=jnp.where(num_returns > 0, highest, 0.0),
@@ -99,6 +105,7 @@ def initial_statistics(num_cells: int) -> RunningStatistics:
     return RunningStatistics(
         visits=jnp.zeros(num_cells),
         returns=jnp.zeros(NUM_RETURNS),
+        is_success=jnp.zeros(NUM_RETURNS, bool),
         num_returns=jnp.zeros((), int),
         lowest_return=jnp.zeros(()),
         highest_return=jnp.zeros(()),
@@ -115,12 +122,14 @@ def return_progress(statistics: RunningStatistics) -> Float[Array, ""]:
     """Returns where the return that nine of ten recent episodes reach lies between the lowest, 0, and the highest, 1.
 
     It stays at 0 as long as more than a tenth of the episodes fails, such as those of layouts that the policy has not
-    solved. Differences between returns below 1, such as small costs of actions, count less.
+    solved. Episodes that are truncated without a positive return count half: a policy that only avoids costs may have
+    found nothing yet. Differences between returns below 1, such as small costs of actions, count less.
     """
     count = jnp.minimum(statistics.num_returns, NUM_RECENT_RETURNS)
-    recent = jnp.where(_is_among_last(statistics, count), statistics.returns, jnp.inf)
-    reached = jnp.sort(recent)[(FAILING_SHARE * count).astype(int)]
     lowest, highest = statistics.lowest_return, statistics.highest_return
+    counted = jnp.where(statistics.is_success, statistics.returns, (statistics.returns + lowest) / 2)
+    recent = jnp.where(_is_among_last(statistics, count), counted, jnp.inf)
+    reached = jnp.sort(recent)[(FAILING_SHARE * count).astype(int)]
     progress = jnp.clip((reached - lowest) / jnp.maximum(highest - lowest, 1.0), 0.0, 1.0)
     return jnp.where(count > 0, progress, 0.0)
 
