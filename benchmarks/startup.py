@@ -19,7 +19,7 @@ import interleaved
 UPDATES = 10
 """`gemax train` compiles ten updates into one call, so the first update comes with the tenth."""
 ROUNDS, GOAL_SECONDS = 3, 3.0
-MAIN = "import sys; from gemax.cli import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from gemax.cli import main; sys.exit(main())"
 
 
 def processor_seconds(arguments: list[str], cache: Path, last_line: str) -> float:

@@ -86,12 +86,15 @@ def train_flags() -> Any:
 
 
 def parse_flags(arguments: list[str]) -> Any:
-    """Parses the flags, twice: environment, preset and method decide the defaults of the other flags."""
+    """Parses the flags, twice if needed: environment, preset and method decide the defaults of the other flags."""
     import tyro
 
     known = [argument for argument in arguments if argument not in ("-h", "--help")]
-    first = tyro.cli(train_flags(), default=default_flags("two-rooms"), args=known, prog="gemax train")
+    expected = default_flags("two-rooms")
+    first = tyro.cli(train_flags(), default=expected, args=known, prog="gemax train")
     default = default_flags(first.env_id, preset=first.preset, method=first.method)
+    if default == expected and known == arguments:
+        return first
     return tyro.cli(train_flags(), default=default, args=arguments, prog="gemax train")
 
 
