@@ -214,9 +214,9 @@ def _finite_env(
         check_stop()
         images.append(draw_observation(grid_map, *state))
     distinct, row = np.unique(np.stack(images), axis=0, return_inverse=True)
-    row_of_state = jnp.asarray(row.reshape(-1), jnp.int32)
+    row_of_state = jnp.asarray(row.reshape(-1).astype(np.int32))
     model = _finite_model(grid_map, tables, horizon)
-    cell_of_state = jnp.asarray(model.cell, jnp.int32)
+    cell_of_state = jnp.asarray(model.cell.astype(np.int32))
     return FiniteEnv(
         cell_index=lambda state: cell_of_state[state.state_index],
         state_index=lambda state: state.state_index,

@@ -48,7 +48,8 @@ class CompiledCollector(NamedTuple):
         The states of several seeds are stacked and trained in one program.
         """
         run, is_group = trainer.config.run, np.ndim(state.update) > 0
-        length = updates_per_call(run.updates, run.updates_per_call, int(np.max(state.update)))
+        reached = _updates_reached(state)
+        length = updates_per_call(run.updates, run.updates_per_call, reached)
         update = partial(self.update, trainer)
         if is_group:
             update = partial(update_unless_frozen, update)
@@ -64,10 +65,10 @@ class CompiledCollector(NamedTuple):
         if is_group:
             call = jax.vmap(call)
         compiled = jax.jit(call, donate_argnums=0, keep_unused=True, out_shardings=everywhere)
-        if self.mesh is None and np.max(state.update) < run.updates:
+        if self.mesh is None and reached < run.updates:
             settings, folder = traced_settings(trainer.config), trainer.program_folder
             compiled = load_or_compile(folder, f"updates-{length}", settings, compiled, state)
-        while np.max(state.update) < run.updates:
+        while _updates_reached(state) < run.updates:
             state, metrics = compiled(state)
             history = {name: np.atleast_2d(values) for name, values in metrics.items()}
             yield (state if self.mesh is None else on_one_device(state)), history
@@ -148,6 +149,11 @@ class CompiledCollector(NamedTuple):
                 "at the latest."
             )
         return spec.horizon
+
+
+def _updates_reached(state: TrainState) -> int:
+    # NumPy would leave the maximum of a JAX array to JAX, which compiles a program for it.
+    return int(np.asarray(state.update).max())
 
 
 def _divided(update: Update, divide: Callable[[TrainState], TrainState]) -> Update:
