@@ -20,6 +20,7 @@ from gemax.training.collector import EpisodeOptions, Evaluation, History
 from gemax.training.host_rollout import (
     HostCollector,
     PolicySnapshot,
+    jit_learner,
     learn_from,
     reset_seed,
     with_new_episodes,
@@ -53,7 +54,7 @@ class RayCollector(NamedTuple):
         config, reached = trainer.config, int(state.update)
         arguments = (config.to_json(), self.make_env, trainer.spec.horizon, VERSION)
         state = jax.jit(lambda state: with_new_episodes(trainer, state, state.actor))(state)
-        learner = jax.jit(partial(_learn, trainer))
+        learner = jit_learner(partial(_learn, trainer))
         tables = jax.jit(trainer.network.tables)
         pool = ActorPool(
             self.ray,

@@ -6,7 +6,7 @@ so a seed determines a run. V-trace corrects for it.
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
@@ -182,7 +182,7 @@ class HostCollector(NamedTuple):
             limits = first_episode_limits(trainer.spec.horizon, config.env.num_envs, seed)
             actor = HostActor(trainer, envs, seed, limits)
             state = jax.jit(partial(with_new_episodes, trainer))(state, actor.state)
-            learner = jax.jit(partial(learn_from, trainer))
+            learner = jit_learner(partial(learn_from, trainer))
             counts_dropped = config.env.on_env_fault == "restart"
 
             def counted(history: History) -> History:
@@ -351,6 +351,16 @@ def with_new_episodes(trainer: Trainer, state: TrainState, actor: ActorState) ->
     """Returns the state with a new actor and an empty window."""
     agent = trainer.config.agent
     return state._replace(actor=actor, window=empty_window(actor, agent.unroll_length - agent.unroll_period))
+
+
+def jit_learner(function: Callable) -> Callable:
+    """Compiles a learner of host environments. On the CPU, with the first level of optimisation of LLVM.
+
+    Compiling it takes about as long as a hundred updates. The default level takes a sixth longer, and its updates are
+    equally fast.
+    """
+    options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
+    return jax.jit(function, compiler_options=options)
 
 
 def learn_from(
