@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import one_thread  # isort: skip  # noqa: F401  (before jax)
-import flax.linen as nn
 import gymnasium
 import interleaved
 import jax
@@ -24,7 +23,7 @@ from torchrl.envs.transforms import RNDTransform
 from torchrl.objectives import RNDLoss
 
 from gemax.integrations.intrinsic_learner import host_transitions, make_learner
-from gemax.networks import Network
+from gemax.networks import Network, mlp
 from gemax.rewards.base import IntrinsicReward
 from gemax.rewards.combine import ngu_rnd
 from gemax.rewards.config import IntrinsicConfig
@@ -96,8 +95,7 @@ def make_batch() -> dict[str, np.ndarray]:
 
 def network(num_outputs: int = LATENT_SIZE) -> Network:
     """Returns our network with the layers of rllte's."""
-    layers = nn.Sequential([nn.Dense(HIDDEN_SIZE), nn.relu, nn.Dense(num_outputs)])
-    return Network(layers.init, layers.apply)
+    return mlp((HIDDEN_SIZE, num_outputs))
 
 
 def our_rewards() -> dict[str, IntrinsicReward]:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import one_thread  # isort: skip  # noqa: F401  (before jax)
-import flax.linen as nn
 import gymnasium
 import interleaved
 import numpy as np
@@ -19,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from rllte.xplore.reward import RND
 
 from gemax.integrations.gymnasium import IntrinsicRewardWrapper
-from gemax.networks import Network
+from gemax.networks import mlp
 from gemax.rewards.rnd import RndSettings, rnd
 
 NUM_ENVS, ROLLOUT_LENGTH, ROUNDS, TORSO_SIZE = 16, 32, 15, 256
@@ -78,8 +77,7 @@ def wrap(env_id: str, method: str, *, per_step: bool) -> gymnasium.vector.Vector
 
 
 def rnd_of_rllte_size() -> Any:
-    layers = nn.Sequential([nn.Dense(256), nn.relu, nn.Dense(LATENT_SIZE)])
-    return rnd(Network(layers.init, layers.apply), optax.adam(1e-3), 1.0, RndSettings())
+    return rnd(mlp((256, LATENT_SIZE)), optax.adam(1e-3), 1.0, RndSettings())
 
 
 def rollout_call(envs: gymnasium.vector.VectorEnv) -> Callable[[], None]:

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gemax.networks import patches
-from gemax.networks.base import Network, to_network
+from gemax.networks.base import Network, Parameters, to_network
+from gemax.networks.dense import dense
 
 CONVOLUTIONS = ((32, 8, 4), (32, 4, 2), (64, 3, 1))
 """Channels, kernel size and stride of each convolution of the torso, `tab:commonhyper`. No padding."""
@@ -31,7 +32,17 @@ def torso_and_heads(
     If `pixels_per_cell` is given, the torso applies convolutions. Each pixel of the input image then stands for
     a square of `pixels_per_cell` × `pixels_per_cell` pixels.
     """
-    return to_network(_TorsoAndHeads(torso_size, pixels_per_cell, head_size, tuple(output_sizes)))
+    module = _TorsoAndHeads(torso_size, pixels_per_cell, head_size, tuple(output_sizes))
+
+    def apply(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Float[Array, "rows outputs"]:
+        return jnp.concatenate(apply_heads(parameters, rows), axis=-1)
+
+    def apply_heads(
+        parameters: Parameters, rows: Float[Array, "rows *shape"]
+    ) -> tuple[Float[Array, "rows _"], ...]:
+        return module.apply(parameters, rows)  # pyright: ignore[reportReturnType]
+
+    return to_network(module)._replace(apply=apply, apply_heads=apply_heads)
 
 
 # Flax derives parameter names and initialisation keys from the class names below.
@@ -46,7 +57,7 @@ class _Torso(nn.Module):
     @nn.compact
     def __call__(self, observations: Float[Array, "rows *shape"]) -> Float[Array, "rows features"]:
         if observations.ndim != 4:
-            return nn.relu(nn.Dense(self.size)(observations.reshape(observations.shape[0], -1)))
+            return nn.relu(dense(self.size)(observations.reshape(observations.shape[0], -1)))
         images = patches.index_images(observations)
         if self.pixels_per_cell is not None:
             images = self._convolutions(images, self.pixels_per_cell)
@@ -76,7 +87,7 @@ class _Head(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: Float[Array, "*batch features"]) -> Float[Array, "*batch outputs"]:
-        return nn.Dense(self.num_outputs)(nn.relu(nn.Dense(self.size)(inputs)))
+        return dense(self.num_outputs)(nn.relu(dense(self.size)(inputs)))
 
 
 class _TorsoAndHeads(nn.Module):
@@ -86,6 +97,6 @@ class _TorsoAndHeads(nn.Module):
     output_sizes: tuple[int, ...]
 
     @nn.compact
-    def __call__(self, inputs: Float[Array, "rows *shape"]) -> Float[Array, "rows outputs"]:
+    def __call__(self, inputs: Float[Array, "rows *shape"]) -> tuple[Float[Array, "rows _"], ...]:
         features = _Torso(self.torso_size, self.pixels_per_cell)(inputs)
-        return jnp.concatenate([_Head(self.head_size, size)(features) for size in self.output_sizes], axis=-1)
+        return tuple(_Head(self.head_size, size)(features) for size in self.output_sizes)
