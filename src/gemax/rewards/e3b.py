@@ -136,7 +136,18 @@ def e3b(
 
 def empty_memory(num_envs: int, size: int, ridge: float) -> EllipticalMemory:
     """Returns the memory at the start of an episode, C⁻¹ = I/λ."""
-    return EllipticalMemory(jnp.tile(jnp.eye(size) / jnp.sqrt(ridge), (num_envs, 1, 1)))
+    return EllipticalMemory(jnp.tile(_empty_root(size, ridge), (num_envs, 1, 1)))
+
+
+def reset_memory(
+    memory: EllipticalMemory, is_reset: Bool[Array, " envs"], size: int, ridge: float
+) -> EllipticalMemory:
+    """Returns the memory with the given environments at the start of an episode."""
+    return EllipticalMemory(jnp.where(is_reset[:, None, None], _empty_root(size, ridge)[None], memory.root))
+
+
+def _empty_root(size: int, ridge: float) -> Float[Array, "D D"]:
+    return jnp.eye(size) / jnp.sqrt(ridge)
 
 
 def elliptical_bonus(
@@ -150,16 +161,17 @@ def elliptical_bonus(
 
     Invalid steps, and steps whose bonus is not finite, leave the memory unchanged.
     """
-    _, num_envs, size = embedding.shape
-    empty = empty_memory(num_envs, size, ridge)
+    size, is_reset = embedding.shape[-1], is_first & is_valid
+    resets_next = jnp.roll(is_reset, -1, axis=0).at[-1].set(False)
 
     def add(memory: EllipticalMemory, step: tuple[Array, Array, Array]):
-        embedding, is_first, is_valid = step
-        memory = tree_where(is_first & is_valid, empty, memory)
+        embedding, is_valid, resets_next = step
         bonus, memory = rank_one_update(memory, embedding, is_valid)
-        return memory, bonus
+        # The reset is part of the update before it, so that the matrices are written once per step.
+        return reset_memory(memory, resets_next, size, ridge), bonus
 
-    memory, bonus = jax.lax.scan(add, memory, (embedding, is_first, is_valid))
+    memory = reset_memory(memory, is_reset[0], size, ridge)
+    memory, bonus = jax.lax.scan(add, memory, (embedding, is_valid, resets_next))
     return bonus, memory
 
 
