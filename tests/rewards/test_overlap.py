@@ -86,7 +86,7 @@ def test_the_reward_is_the_standardised_sum_of_both_standardised_rewards(key):
     for index in range(2):
         config = IntrinsicConfig(**{**vars(CONFIG), "episodic_weight": float(index)})
         negatives = own_episode(config, capacity=TIME) if index else other_envs(config)
-        network = NETWORK._replace(apply=partial(only_one_g, index))
+        network = NETWORK._replace(apply=partial(only_one_g, index), apply_heads=None)
         alone = gem(network, optax.sgd(0.1), config, (Term(negatives),))
         first = alone.init(key, steps.next_observation.rows, ENVS)._replace(parameters=state.parameters)
         parts.append(standardised(np.asarray(alone.reward(first, steps, key))))

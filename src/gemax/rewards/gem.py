@@ -4,6 +4,7 @@
 a separate choice, see `negatives`. `alg:moretacomax` is GEM with negatives from other environments.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -63,6 +64,8 @@ def gem(
 ) -> IntrinsicReward:
     """Returns GEM with f, and one g per term, on a network of `embedding_size + len(terms)` outputs.
 
+    If the network has heads, the first one is f.
+
     f and g do not see the entry `ignored_feature` of observation vectors, such as the time. Every episode must
     have at least `min_episode_steps` actions, otherwise the rewards are NaN. Larger values save embeddings.
     """
@@ -70,13 +73,28 @@ def gem(
     def apply(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> tuple[Outputs, ...]:
         """Returns the outputs of f and g for each term. Without a learned similarity, f flattens the observation."""
         rows = hide_feature(rows, ignored_feature)
-        outputs, size = network.apply(parameters, rows), config.embedding_size
-        is_learned = config.similarity == "learned"
-        embedding = outputs[:, :size] if is_learned else rows.reshape(rows.shape[0], -1)
-        return tuple(Outputs(embedding, log_g_of(outputs[:, size + i])) for i in range(len(terms)))
+        embedding, *heads_of_g = heads(parameters, rows)
+        if config.similarity != "learned":
+            embedding = rows.reshape(rows.shape[0], -1)
+        return tuple(
+            Outputs(embedding, log_g_of(head[:, i])) for head in heads_of_g for i in range(head.shape[1])
+        )
+
+    def heads(parameters: Parameters, rows: Float[Array, "rows *shape"]) -> Sequence[Float[Array, "rows _"]]:
+        """Returns the output of f, and those of g of all terms."""
+        if network.apply_heads is not None:
+            return network.apply_heads(parameters, rows)
+        return jnp.split(network.apply(parameters, rows), [config.embedding_size], axis=1)
 
     def apply_term(parameters: Parameters, index: int) -> Apply:
-        return lambda rows: apply(parameters, rows)[index]
+        """Returns a function that applies f and g of a term to observations outside the rollout."""
+
+        def apply_one(rows: Float[Array, "rows *shape"]) -> Outputs:
+            outputs = apply(parameters, rows)[index]
+            # Only the reward uses g of the negatives. The gradient would be zero, and take as long as that of f.
+            return outputs._replace(log_g=jax.lax.stop_gradient(outputs.log_g))
+
+        return apply_one
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> GemState:
         parameters = network.init(key, hide_feature(rows[:1], ignored_feature))

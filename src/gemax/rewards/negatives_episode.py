@@ -7,6 +7,7 @@ all episodes. The bound of `thm:taco.kernel` holds for every g, so it also holds
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gemax.core.expectation import sampled_contrast
+from gemax.core.few import apply_to_few
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.episode_memory import (
     join_pieces,
@@ -96,7 +98,10 @@ def own_episode(
         return Comparison((batch,), memory)
 
     def refresh(memory: EpisodeMemory, apply: Apply) -> EpisodeMemory:
-        return memory._replace(outputs=apply_to_memory(apply, memory.rows))
+        capacity = memory.rows.shape[1]
+        is_remembered = jnp.arange(capacity)[None] >= capacity - memory.length[:, None]
+        outputs = apply_to_few(partial(apply_to_memory, apply), is_remembered, memory.rows)
+        return memory._replace(outputs=outputs)
 
     def remember(
         memory: EpisodeMemory, outputs: Outputs, transitions: Transition, is_valid: Bool[Array, " envs"]
