@@ -33,6 +33,21 @@ def test_only_an_eighth_of_the_steps_is_computed_if_few_are_chosen():
     assert set(shapes) == {(1, 6), (6, 8)}
 
 
+def test_results_may_be_trees_of_any_dtype_and_several_may_be_computed_together(key):
+    steps = jax.random.normal(key, (2, 6, 8))
+    is_chosen = jnp.stack([jnp.zeros((6, 8), bool).at[2, 3].set(True), jnp.ones((6, 8), bool)])
+
+    def function(steps):
+        return {"sign": steps > 0, "rounded": steps.astype(jnp.int32), "half": steps.astype(jnp.bfloat16)}
+
+    found = jax.jit(jax.vmap(lambda is_chosen, steps: apply_to_few(function, is_chosen, steps)))(
+        is_chosen, steps
+    )
+    for name, expected in function(steps).items():
+        assert found[name].dtype == expected.dtype
+        np.testing.assert_array_equal(found[name][is_chosen], expected[is_chosen])
+
+
 def test_results_may_have_features_and_gradients(key):
     weights, steps = jax.random.normal(key, (3, 2)), jax.random.normal(key, (6, 8, 3))
     is_chosen = jnp.zeros((6, 8), bool).at[2, 3].set(True).at[5, 0].set(True)

@@ -159,16 +159,25 @@ def test_memory_grows_linearly_with_the_length_of_a_rollout(negatives):
     assert step(20_000) < 12 * step(2_000) < 2e9
 
 
+def test_a_network_with_other_heads_is_refused():
+    method = gem(torso_and_heads(16, 8, (SIZE + 1,)), optax.sgd(0.1), CONFIG, (Term(own_episode(CONFIG)),))
+    with pytest.raises(ValueError, match=r"heads of 4 outputs for f and 1 for g; got \[5\]"):
+        initial_state(method)
+
+
 def test_a_capacity_below_one_is_refused():
     with pytest.raises(ValueError, match="capacity must be at least 1"):
         own_episode(CONFIG, capacity=0)
 
 
+@pytest.mark.parametrize("capacity", [7, 40], ids=["full memory", "few remembered steps"])
 @pytest.mark.parametrize("num_rows", [10, 40], ids=["fewer pairs of rows", "fewer pairs of entries"])
-def test_a_memory_of_rows_gives_the_same_rewards_and_learns_the_same_as_a_memory_of_observations(num_rows):
+def test_a_memory_of_rows_gives_the_same_rewards_and_learns_the_same_as_a_memory_of_observations(
+    num_rows, capacity
+):
     rows = jax.random.normal(jax.random.key(0), (num_rows, 3))
     methods = [
-        gem(NETWORK, optax.sgd(0.1), CONFIG, (Term(negatives(CONFIG, capacity=7)),))
+        gem(NETWORK, optax.sgd(0.1), CONFIG, (Term(negatives(CONFIG, capacity=capacity)),))
         for negatives in (own_episode, own_episode_rows)
     ]
     states = [method.init(jax.random.key(1), rows, 2) for method in methods]

@@ -246,7 +246,7 @@ def test_updates_count_as_rewarded_with_the_squared_progress_of_the_return(train
         now = steps._replace(episode_return=jnp.full(steps.reward.shape, 0.5))
         # The one return before is half-way too.
         now_statistics = statistics._replace(
-            returns=statistics.returns.at[0].set(0.5), is_success=statistics.is_success.at[0].set(True)
+            returns=statistics.returns.at[0].set(0.5), counts_fully=statistics.counts_fully.at[0].set(True)
         )
         found = _updated_statistics(trainer, now_statistics, now).rewarded_updates
         np.testing.assert_allclose(found, expected, rtol=1e-5)
@@ -304,17 +304,21 @@ def test_updates_that_are_not_finite_are_skipped_and_change_no_state(state, lear
 
 def test_the_ring_buffer_holds_the_last_returns():
     statistics = initial_statistics(1)
-    rng, truth = np.random.default_rng(0), []
+    rng, truth, counted = np.random.default_rng(0), [], []
     for _ in range(30):
         returns, ended = rng.normal(size=(10, 8)).astype(np.float32), rng.uniform(size=(10, 8)) < 0.6
+        terminated = ended & (rng.uniform(size=(10, 8)) < 0.5)
         truth += returns[ended].tolist()
-        statistics = count_returns(statistics, jnp.asarray(returns), jnp.asarray(ended), jnp.asarray(ended))
+        counted += (terminated | (returns > 0))[ended].tolist()
+        statistics = count_returns(statistics, *map(jnp.asarray, (returns, ended, terminated)))
         for num_episodes in (NUM_RETURNS, 100):
             mean, spread = return_moments(statistics, num_episodes)
             np.testing.assert_allclose(mean, np.mean(truth[-num_episodes:]), atol=1e-5)
             np.testing.assert_allclose(spread, np.std(truth[-num_episodes:]), atol=1e-5)
     assert len(truth) > NUM_RETURNS
     assert int(statistics.num_returns) == len(truth)
+    slots = np.arange(len(truth) - NUM_RETURNS, len(truth)) % NUM_RETURNS
+    np.testing.assert_array_equal(statistics.counts_fully[slots], counted[-NUM_RETURNS:])
     np.testing.assert_allclose(statistics.lowest_return, np.min(truth))
     np.testing.assert_allclose(statistics.highest_return, np.max(truth))
 

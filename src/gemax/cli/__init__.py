@@ -39,7 +39,7 @@ VERBS = {
 
 DEBUG_FLAG = "--debug"
 OBJECTS_PER_COLLECTION = 50_000
-"""Number of new objects after which Python searches for cycles. Its default is 700."""
+"""Number of new objects after which Python searches for cycles, in the whole process."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from gemax.types import Tree
 def apply_to_few(function: Callable[[Tree], Tree], is_chosen: Bool[Array, "time envs"], steps: Tree) -> Tree:
     """Applies a function of steps [time, envs, ...] where `is_chosen`. The other results are arbitrary.
 
-    If at most an eighth of the steps is chosen, only an eighth is computed.
+    If at most an eighth of the steps is chosen, only an eighth is computed. Under `vmap`, both are.
     """
     max_chosen = -(-is_chosen.size // 8)
 
@@ -24,7 +24,8 @@ def apply_to_few(function: Callable[[Tree], Tree], is_chosen: Bool[Array, "time 
         )
 
         def scatter(values: Array) -> Array:
-            results = jnp.zeros((is_chosen.size, *values.shape[2:])).at[index].set(values[0], mode="drop")
+            results = jnp.zeros((is_chosen.size, *values.shape[2:]), values.dtype)
+            results = results.at[index].set(values[0], mode="drop")
             return results.reshape(*is_chosen.shape, *values.shape[2:])
 
         return jax.tree.map(scatter, function(chosen))

@@ -1,4 +1,4 @@
-"""A network as a pair of pure functions, and the multilayer perceptron."""
+"""A network as pure functions, and the multilayer perceptron."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -19,8 +19,8 @@ class Network(NamedTuple):
     """Returns initial parameters for inputs of this shape."""
     apply: Callable[[Parameters, Float[Array, "batch *features"]], Float[Array, "batch outputs"]]
     apply_heads: Callable[[Parameters, Float[Array, "batch *features"]], tuple[Array, ...]] | None = None
-    """Returns the outputs of each head separately, so that a head without use takes no time. None if the network has
-    no heads."""
+    """Returns the parts of the output of `apply`, one per head, so that a head without use takes no time. None if the
+    network has no heads."""
 
 
 def to_network(module: nn.Module) -> Network:

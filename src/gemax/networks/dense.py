@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 
 def dense(size: int) -> nn.Dense:
-    """Returns flax's linear layer with `product` as its matrix product."""
+    """Returns flax's linear layer with `product` as its matrix product. Forward-mode derivatives are not defined."""
     return nn.Dense(size, dot_general=_dot_general)
 
 
@@ -28,7 +28,8 @@ def _forward(inputs: Array, kernel: Array):
 
 def _backward(residuals: tuple[Array, Array], gradient: Float[Array, "*batch D"]):
     inputs, kernel = residuals
-    return gradient @ kernel.T, _kernel_gradient(inputs, gradient)
+    kernel_gradient = _kernel_gradient(inputs, gradient)
+    return (gradient @ kernel.T).astype(inputs.dtype), kernel_gradient.astype(kernel.dtype)
 
 
 def _kernel_gradient(inputs: Float[Array, "*batch F"], gradient: Float[Array, "*batch D"]):

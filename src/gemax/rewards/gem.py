@@ -64,7 +64,7 @@ def gem(
 ) -> IntrinsicReward:
     """Returns GEM with f, and one g per term, on a network of `embedding_size + len(terms)` outputs.
 
-    If the network has heads, the first one is f.
+    If the network has heads, the first one is f, and the others are g.
 
     f and g do not see the entry `ignored_feature` of observation vectors, such as the time. Every episode must
     have at least `min_episode_steps` actions, otherwise the rewards are NaN. Larger values save embeddings.
@@ -87,7 +87,7 @@ def gem(
         return jnp.split(network.apply(parameters, rows), [config.embedding_size], axis=1)
 
     def apply_term(parameters: Parameters, index: int) -> Apply:
-        """Returns a function that applies f and g of a term to observations outside the rollout."""
+        """Returns a function that applies f and g of a term. Its `log_g` has no gradient."""
 
         def apply_one(rows: Float[Array, "rows *shape"]) -> Outputs:
             outputs = apply(parameters, rows)[index]
@@ -97,7 +97,14 @@ def gem(
         return apply_one
 
     def init(key: PRNGKeyArray, rows: Float[Array, "rows *shape"], num_envs: int) -> GemState:
-        parameters = network.init(key, hide_feature(rows[:1], ignored_feature))
+        row = hide_feature(rows[:1], ignored_feature)
+        parameters = network.init(key, row)
+        size_of_f, *sizes_of_g = (head.shape[1] for head in jax.eval_shape(heads, parameters, row))
+        if (size_of_f, sum(sizes_of_g)) != (config.embedding_size, len(terms)):
+            raise ValueError(
+                f"the network must have heads of {config.embedding_size} outputs for f and {len(terms)} for g; got "
+                f"{[size_of_f, *sizes_of_g]}."
+            )
         states = tuple(
             TermState(term.negatives.init(apply_term(parameters, i), rows, num_envs), init_scale())
             for i, term in enumerate(terms)

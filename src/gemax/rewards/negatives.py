@@ -25,7 +25,7 @@ class Outputs(NamedTuple):
 
 
 Apply: TypeAlias = Callable[[Float[Array, "rows *shape"]], Outputs]
-"""Applies f and g, with given parameters, to observations."""
+"""Applies f and g, with given parameters, to observations. `log_g` has no gradient."""
 
 
 class Batch(NamedTuple):

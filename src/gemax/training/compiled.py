@@ -152,7 +152,7 @@ class CompiledCollector(NamedTuple):
 
 
 def _updates_reached(state: TrainState) -> int:
-    # NumPy would leave the maximum of a JAX array to JAX, which compiles a program for it.
+    # `np.max` of a JAX array calls JAX, which compiles a program for it.
     return int(np.asarray(state.update).max())
 
 

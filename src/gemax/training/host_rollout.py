@@ -356,8 +356,7 @@ def with_new_episodes(trainer: Trainer, state: TrainState, actor: ActorState) ->
 def jit_learner(function: Callable) -> Callable:
     """Compiles a learner of host environments. On the CPU, with the first level of optimisation of LLVM.
 
-    Compiling it takes about as long as a hundred updates. The default level takes a sixth longer, and its updates are
-    equally fast.
+    In MiniGrid this takes 11 s instead of 13.6 s with the default level, and updates are equally fast.
     """
     options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
     return jax.jit(function, compiler_options=options)

@@ -14,6 +14,14 @@ from gemax.training.nonfinite import check_finite, check_not_all_frozen
 from gemax.training.state import TrainState
 from gemax.training.stored_programs import load_or_compile
 
+QUICK_COMPILER_OPTIONS = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    # They make faster loops, but take longer to compile than LLVM.
+    "xla_cpu_use_fusion_emitters": False,
+}
+"""Options for programs that run once."""
+
 
 def initial_states(trainer: Trainer) -> TrainState:
     """Returns the state before the first update. The states of several seeds are stacked along a first axis."""
@@ -23,9 +31,8 @@ def initial_states(trainer: Trainer) -> TrainState:
     else:
         init = _jit_for_one_call(jax.vmap(init))
         key = jnp.stack([jax.random.key(seed) for seed in seeds])
-    return load_or_compile(
-        trainer.program_folder, "initial-state", traced_settings(trainer.config), init, key
-    )(key)
+    made_from = traced_settings(trainer.config), QUICK_COMPILER_OPTIONS
+    return load_or_compile(trainer.program_folder, "initial-state", made_from, init, key)(key)
 
 
 def state_shapes(trainer: Trainer) -> TrainState:
@@ -55,13 +62,7 @@ def _state_at(states: TrainState, index: int | Array) -> TrainState:
 
 def _jit_for_one_call(function: Callable) -> Callable:
     """Compiles a function with minimal optimisation, because it is called once."""
-    options = {
-        "xla_backend_optimization_level": 0,
-        "xla_llvm_disable_expensive_passes": True,
-        # They make faster loops, but take longer to compile than LLVM.
-        "xla_cpu_use_fusion_emitters": False,
-    }
-    return jax.jit(function, keep_unused=True, compiler_options=options)
+    return jax.jit(function, keep_unused=True, compiler_options=QUICK_COMPILER_OPTIONS)
 
 
 def train(trainer: Trainer, state: TrainState) -> Iterator[tuple[TrainState, list[dict[str, float] | None]]]:

@@ -46,8 +46,8 @@ class RunningStatistics(NamedTuple):
     """Moving average of the visits to each cell per update."""
     returns: Float[Array, " kept"]
     """Ring buffer of the last returns."""
-    is_success: Bool[Array, " kept"]
-    """Whether each of these episodes terminated or earned a positive return."""
+    counts_fully: Bool[Array, " kept"]
+    """Whether each of these episodes terminated or earned a positive return, for `return_progress`."""
     num_returns: Int[Array, ""]
     """Number of finished episodes."""
     lowest_return: Float[Array, ""]
@@ -93,7 +93,7 @@ def count_returns(
     highest = jnp.maximum(highest, jnp.max(jnp.where(ended, returns, -jnp.inf)))
     return statistics._replace(
         returns=statistics.returns.at[slot].set(returns, mode="drop"),
-        is_success=statistics.is_success.at[slot].set(terminated | (returns > 0), mode="drop"),
+        counts_fully=statistics.counts_fully.at[slot].set(terminated | (returns > 0), mode="drop"),
         num_returns=num_returns,
         lowest_return=jnp.where(num_returns > 0, lowest, 0.0),
         highest_return=jnp.where(num_returns > 0, highest, 0.0),
@@ -105,7 +105,7 @@ def initial_statistics(num_cells: int) -> RunningStatistics:
     return RunningStatistics(
         visits=jnp.zeros(num_cells),
         returns=jnp.zeros(NUM_RETURNS),
-        is_success=jnp.zeros(NUM_RETURNS, bool),
+        counts_fully=jnp.zeros(NUM_RETURNS, bool),
         num_returns=jnp.zeros((), int),
         lowest_return=jnp.zeros(()),
         highest_return=jnp.zeros(()),
@@ -127,7 +127,7 @@ def return_progress(statistics: RunningStatistics) -> Float[Array, ""]:
     """
     count = jnp.minimum(statistics.num_returns, NUM_RECENT_RETURNS)
     lowest, highest = statistics.lowest_return, statistics.highest_return
-    counted = jnp.where(statistics.is_success, statistics.returns, (statistics.returns + lowest) / 2)
+    counted = jnp.where(statistics.counts_fully, statistics.returns, (statistics.returns + lowest) / 2)
     recent = jnp.where(_is_among_last(statistics, count), counted, jnp.inf)
     reached = jnp.sort(recent)[(FAILING_SHARE * count).astype(int)]
     progress = jnp.clip((reached - lowest) / jnp.maximum(highest - lowest, 1.0), 0.0, 1.0)
