@@ -95,15 +95,13 @@ POINTS = {
         "Operations per second of the matrix products of an update, as a share of the machine's measured peak and of "
         "the roofline. Goals: in the paper's setting, half of the time at 50 % of the peak or better, and an update "
         "of 2-Rooms in half the time of an earlier commit.",
-        "The paper's setting reaches the first goal in 16-Leaves: 76 % of the peak, with every part above 50 %. In "
-        "2-Rooms an update has 60 % on average; learning, which takes most of the time, has 49.6 % when it is timed "
-        "alone. Small networks do not: the matrices of a step of 64 "
+        "The paper's setting reaches the first goal in both environments: 62 and 79 % of the peak for whole updates, "
+        "64 and 56 % for learning, which takes most of the time. Small networks do not: the matrices of a step of 64 "
         "environments are small, and element-wise work beside them (gates, exponentials, gathers, the optimiser) is "
         "not counted as operations. Memory bandwidth is not what limits them: with it, the limit hardly changes, "
         "because the matrix products have 12 or more operations per byte. The machine was busy, so that its peak was "
-        "22 to 62 GFLOP/s, where an earlier run on a quiet machine measured 190. The shares compare with the peak in "
-        "the same process, in turn. `-dirty` is a result file of the benchmark before; the source was that of the "
-        "commit.",
+        "54 to 146 GFLOP/s, where an earlier run on a quiet machine measured 190. The shares compare with the peak in "
+        "the same process, in turn.",
     ),
     6: Point(
         "Start-up",
