@@ -282,10 +282,13 @@ def test_the_control_gives_every_method_the_mean_reward_of_gem():
         assert set(verdicts(controls.analyse(runs).claims).values()) == {verdict}
 
 
-@pytest.mark.parametrize("name", ["extension-memory", *paper_preset.EXPERIMENTS])
+FAVOURED = {"extension-memory": extensions.MEMORY, "extension-scales": extensions.TWO_SCALES}
+
+
+@pytest.mark.parametrize("name", [*FAVOURED, *paper_preset.EXPERIMENTS])
 def test_claims_against_gem_hold_or_fail_and_belong_to_their_experiment(name):
     experiment = EXPERIMENTS[name]
-    favoured = extensions.MEMORY if name == "extension-memory" else "GEM"
+    favoured = FAVOURED.get(name, "GEM")
     for fast, slow, verdict in ((20, 80, "holds"), (None, 20, "does not hold")):
         runs = {
             label: fake_seeds(solved_at=fast if favoured in label else slow) for label in experiment.sweep

@@ -30,9 +30,9 @@ def reproduce(
 
     Args:
         figures: fig1 to fig10, ablation-q, ablation-normalisation, ablation-returns, control-shift, extension-tsallis,
-            extension-negatives, extension-memory, extension-ceiling, methods (all methods in all environments); or all.
-            Not part of all: tuning-shared and tuning (searches), paper-rooms, paper-car, paper-leaves and paper-noise
-            (the paper's own settings).
+            extension-negatives, extension-memory, extension-scales, extension-ceiling, methods (all methods in all
+            environments); or all. Not part of all: tuning-shared and tuning (searches), paper-rooms, paper-car,
+            paper-leaves and paper-noise (the paper's own settings).
         out: The folder for report.html, README.md, claims.json, plots, curves and finished runs.
         smoke: Run tiny versions of everything, as a quick check. The verdicts have no meaning.
         jobs: Number of runs to train at the same time. They share the cores.

@@ -1,4 +1,6 @@
-"""Extensions of the paper: Tsallis entropies, exact negatives, past visits, and each method's share of the ceiling."""
+"""Extensions of the paper: Tsallis entropies, exact negatives, past visits, two scales, and shares of the ceiling."""
+
+import numpy as np
 
 from gemax.envs.registry import ENVS
 from gemax.experiments import claims, measures, plots
@@ -6,10 +8,15 @@ from gemax.experiments.experiment import Experiment, FigureResult, Runs
 from gemax.experiments.measures import solving_table
 from gemax.experiments.statistics import estimate_mean
 from gemax.rewards.registry import PAPER_METHODS
+from gemax.runs.solving import reaches
 
 MEMORY = "GEM with past visits (ours)"
 MEMORY_BASELINES = {"oracle, n = 1": {"method": "oracle"}, "NGU+RND": {"method": "ngu-rnd"}}
 MEMORY_ENV_IDS = ("two-rooms", "sixteen-leaves")
+TWO_SCALES = "GEM over and within episodes (ours)"
+SCALE_ENV_IDS = (
+    "two-rooms", "two-rooms-noisy", "sixteen-leaves", "two-keys", "mountain-car", "cartpole-swingup",
+)  # fmt: skip
 EXACT, SAMPLED = "all negatives", "32 sampled negatives"
 
 
@@ -62,6 +69,34 @@ def analyse_memory(runs: Runs) -> FigureResult:
     return FigureResult(plots.return_curves(panels, colours, width=4.6), decided, solving_table(panels))
 
 
+def analyse_two_scales(runs: Runs) -> FigureResult:
+    """Plots return against updates, and compares GEM with a measured episodic weight with GEM over all episodes."""
+    panels = {
+        ENVS[env_id].title: {label: runs[f"{env_id}: {label}"] for label in ("GEM", TWO_SCALES)}
+        for env_id in SCALE_ENV_IDS
+    }
+    decided = [
+        claims.decide_by_speed(
+            f"extension-scales-{env_id}",
+            f"{ENVS[env_id].title}: GEM over and within episodes is no slower than GEM over all episodes",
+            "updates to solve, both / GEM ≤ 1.1",
+            {"both": runs[f"{env_id}: {TWO_SCALES}"], "gem": runs[f"{env_id}: GEM"]},
+        )
+        for env_id in SCALE_ENV_IDS
+    ]
+    leaves = measures.final_returns(runs[f"sixteen-leaves: {TWO_SCALES}"])
+    all_leaves = claims.decide_for_every_seed(
+        "extension-scales-leaves",
+        "16-Leaves: GEM over and within episodes keeps all 16 leaves, with every seed",
+        "share of seeds whose final return is at least 0.95",
+        {"sixteen-leaves": np.array([reaches(value, 0.95) for value in leaves], float)},
+        final_returns=leaves.tolist(),
+    )
+    colours = plots.COLOURS | {TWO_SCALES: "tab:cyan"}
+    figure = plots.return_curves(panels, colours, width=3.2)
+    return FigureResult(figure, [*decided, all_leaves], solving_table(panels))
+
+
 def analyse_ceiling(runs: Runs) -> FigureResult:
     """Plots the frozen policy's entropy as a share of the ceiling, one point per seed. Decides the claim about GEM."""
     measure = "entropy of visits, share of the ceiling"
@@ -109,6 +144,17 @@ PAST_VISITS = Experiment(
         for label, settings in {"GEM": {}, MEMORY: {"past_visits_decay": 0.99}, **MEMORY_BASELINES}.items()
     },
     num_seeds=10,
+)
+SCALES = Experiment(
+    "GEM over and within episodes",
+    "An extension, not in the paper: the default of `gemax train`, which measures the weight of the entropy within "
+    "episodes (`episodic_weight auto`), against GEM over all episodes, the paper's.",
+    analyse_two_scales,
+    {
+        f"{env_id}: {label}": {"env_id": env_id, **settings}
+        for env_id in SCALE_ENV_IDS
+        for label, settings in {"GEM": {}, TWO_SCALES: {"episodic_weight": "auto"}}.items()
+    },
 )
 CEILING = Experiment(
     "Entropy as a share of the ceiling",

@@ -37,6 +37,7 @@ EXPERIMENTS = {
     "extension-tsallis": extensions.TSALLIS,
     "extension-negatives": extensions.NEGATIVES,
     "extension-memory": extensions.PAST_VISITS,
+    "extension-scales": extensions.SCALES,
     "extension-ceiling": extensions.CEILING,
     "methods": methods.EXPERIMENT,
     "tuning-shared": tuning_shared.EXPERIMENT,
