@@ -12,7 +12,9 @@ OURS, GREY = "#1f77b4", "0.5"
 
 def plot_ratios(rows: list[dict[str, Any]], path: Path) -> None:
     """Draws a bar per ratio, with its quartiles, its goal, and a line where both are as fast."""
-    figure = Figure(figsize=(8.0, 1.2 + 0.32 * len(rows)), layout="constrained")
+    # Long names leave little of the figure to the bars.
+    widest = max(len(row["name"]) for row in rows)
+    figure = Figure(figsize=(4.5 + 0.075 * widest, 1.0 + 0.28 * len(rows)), layout="constrained")
     axis = figure.add_subplot()
     for y, row in enumerate(reversed(rows)):
         # From 1, where both are as fast: to the right we are faster, to the left slower.
@@ -26,7 +28,8 @@ def plot_ratios(rows: list[dict[str, Any]], path: Path) -> None:
     axis.xaxis.set_major_formatter("{x:g}")
     # Labels between powers of ten only where there are few of them.
     axis.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
-    axis.set_xlabel("times as fast as the peer (red: goal, black: quartiles)")
+    axis.set_ylim(-0.7, len(rows) - 0.3)
+    axis.set_xlabel("times as fast (red: goal, black: quartiles)")
     figure.savefig(path, dpi=120)
 
 
@@ -46,7 +49,14 @@ def plot_roofline(training: dict[str, Any], path: Path) -> None:
         speed = case["share_of_peak"] * peak
         place = case["matmul_gflop_per_update"] / case["matmul_gbyte_per_update"]
         marker = "s" if "paper" in name else "o"
-        axis.plot(place, speed, marker=marker, linestyle="", color=f"C{index % 10}", label=name)
+        axis.plot(
+            place,
+            speed,
+            marker=marker,
+            linestyle="",
+            color=f"C{index % 10}" if index < 10 else "black",
+            label=name,
+        )
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_ylim(5.0, 1.3 * peak)
