@@ -79,9 +79,15 @@ def test_only_method_seed_and_budget_differ_from_the_defaults_of_train():
     assert changed == {"seed", "updates"}
     assert (
         0
-        <= config.run.updates * config.frames_per_update - TASKS["door-key"].frames
+        <= config.run.updates * config.frames_per_update - TASKS["door-key"].frames // 2
         < config.frames_per_update
     )
+
+
+def test_the_other_methods_have_half_of_the_budget_except_in_deep_sea():
+    for name, share in (("acrobot", 0.5), ("deep-sea-20", 1.0)):
+        default, other = (run_config(TASKS[name], METHODS[method]).run.updates for method in ("gem", "e3b"))
+        assert other == pytest.approx(share * default, abs=1)
 
 
 def test_a_scale_changes_the_budget():

@@ -1,10 +1,12 @@
 """The table has every method of every task, and decides the claims about the default."""
 
+import math
+
 import pytest
 
 from gemax.experiments.explore.plot import plot_curves
 from gemax.experiments.explore.suite import TASKS, find_tasks, plan_runs
-from gemax.experiments.explore.table import format_frames, is_kept, median_frames, write_table
+from gemax.experiments.explore.table import format_frames, is_kept, median_frames, return_at_half, write_table
 
 
 def fake_record(task, method="gem", seed=0, *, frames=100_000, final=1.0, peak=1.0):
@@ -44,12 +46,23 @@ def test_a_row_has_counts_and_medians_over_seeds():
         for seed, frames in enumerate([90_000, 110_000, 120_000, 130_000, None])
     ]
     (row,) = lines(records)("| DoorKey-8x8 | GEM |")
-    assert row == "| DoorKey-8x8 | GEM | 5 of 5 | 120 k | 5 of 5 | 0.977 | 0.977 | 1.00 | 102 |"
+    assert (
+        row == "| DoorKey-8x8 | GEM | 5 of 5 | 120 k | 0.487 | 400 k | 5 of 5 | 0.977 | 0.977 | 1.00 | 102 |"
+    )
+
+
+def test_methods_are_compared_at_half_of_the_defaults_budget():
+    half = TASKS["door-key"].frames / 2
+    curve = {"frames": [half - 1000, half + 1000, 2 * half], "return": [0.2, 0.4, 0.9]}
+    assert return_at_half(fake_record("door-key") | {"curve": curve}) == pytest.approx(0.3)
+    assert math.isnan(return_at_half(fake_record("door-key") | {"curve": {"frames": [], "return": []}}))
+    other = {"frames": [1000, half], "return": [0.0, 0.5]}
+    assert return_at_half(fake_record("door-key", "rnd") | {"curve": other}) == 0.5
 
 
 def test_unsupported_methods_are_marked():
     (row,) = lines([fake_record("point-mass")])("| point mass | NGU |")
-    assert row.count("n/a") == 7
+    assert row.count("n/a") == 9
 
 
 def test_missing_runs_are_counted():

@@ -13,6 +13,8 @@ Group: TypeAlias = Literal["core", "deep-sea", "large"]
 
 SOLVED_SHARE = 0.9
 """A task is solved by this share of what the shortest plans earn, unless Gymnasium registers a threshold."""
+SHARE_OF_OTHERS = 0.5
+"""Budget of the methods other than the default in the group `core`, relative to the budget of the default."""
 
 
 class Task(NamedTuple):
@@ -23,7 +25,7 @@ class Task(NamedTuple):
     env_id: str
     """Id of the environment in Gymnasium."""
     frames: int
-    """Budget of a run."""
+    """Budget of a run of the default method."""
     random: float
     """Mean return of a random policy."""
     best: float
@@ -41,6 +43,11 @@ class Task(NamedTuple):
     def solved(self) -> float:
         """The mean return that solves the task."""
         return SOLVED_SHARE * self.best if self.threshold is None else self.threshold
+
+    @property
+    def frames_of_others(self) -> int:
+        """Budget of a run of the other methods. DeepSea's is fixed by its 10,000 episodes."""
+        return round(self.frames * SHARE_OF_OTHERS) if self.group == "core" else self.frames
 
     def normalise(self, value: float) -> float:
         """Returns a return on the scale from 0, a random policy, to 1, the best one."""
@@ -187,7 +194,7 @@ def plan_runs(
         methods: The methods, in every task that supports them. By default all, but only the default method in tasks
             that are not for all methods.
         num_seeds: Seeds per task and method. By default, the number of each method.
-        frames_scale: Factor of the tasks' budgets.
+        frames_scale: Factor of the budgets.
         smoke: Train a few updates of tiny networks: the default method in every task, the others in the first one.
     """
     runs = []
@@ -209,11 +216,12 @@ def plan_runs(
 def run_config(
     task: Task, method: ExploreMethod, frames_scale: float = 1.0, *, smoke: bool = False, seed: int = 0
 ) -> Config:
-    """Returns the configuration of a run: the defaults, the settings of the method and the budget of the task."""
+    """Returns the configuration of a run: the defaults, the settings of the method and its budget in the task."""
     config = configure(f"gym:{task.env_id}", seed=seed, **method.settings)
     if smoke:
         return config.replace(**SMOKE | _SMOKE_UPDATES)
-    updates = -(-round(task.frames * frames_scale) // config.frames_per_update)
+    frames = task.frames if method == DEFAULT else task.frames_of_others
+    updates = -(-round(frames * frames_scale) // config.frames_per_update)
     return config.replace(updates=max(updates, 1))
 
 
