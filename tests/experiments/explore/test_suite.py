@@ -84,8 +84,8 @@ def test_only_method_seed_and_budget_differ_from_the_defaults_of_train():
     )
 
 
-def test_the_other_methods_have_half_of_the_budget_except_in_deep_sea():
-    for name, share in (("acrobot", 0.5), ("deep-sea-20", 1.0)):
+def test_the_other_methods_have_half_of_the_budget_and_at_most_500000_frames_except_in_deep_sea():
+    for name, share in (("acrobot", 0.5), ("key-corridor", 0.5), ("multi-room", 0.25), ("deep-sea-20", 1.0)):
         default, other = (run_config(TASKS[name], METHODS[method]).run.updates for method in ("gem", "e3b"))
         assert other == pytest.approx(share * default, abs=1)
 

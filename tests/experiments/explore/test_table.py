@@ -6,7 +6,13 @@ import pytest
 
 from gemax.experiments.explore.plot import plot_curves
 from gemax.experiments.explore.suite import TASKS, find_tasks, plan_runs
-from gemax.experiments.explore.table import format_frames, is_kept, median_frames, return_at_half, write_table
+from gemax.experiments.explore.table import (
+    format_frames,
+    is_kept,
+    median_frames,
+    return_at_equal_frames,
+    write_table,
+)
 
 
 def fake_record(task, method="gem", seed=0, *, frames=100_000, final=1.0, peak=1.0):
@@ -51,13 +57,15 @@ def test_a_row_has_counts_and_medians_over_seeds():
     )
 
 
-def test_methods_are_compared_at_half_of_the_defaults_budget():
-    half = TASKS["door-key"].frames / 2
-    curve = {"frames": [half - 1000, half + 1000, 2 * half], "return": [0.2, 0.4, 0.9]}
-    assert return_at_half(fake_record("door-key") | {"curve": curve}) == pytest.approx(0.3)
-    assert math.isnan(return_at_half(fake_record("door-key") | {"curve": {"frames": [], "return": []}}))
-    other = {"frames": [1000, half], "return": [0.0, 0.5]}
-    assert return_at_half(fake_record("door-key", "rnd") | {"curve": other}) == 0.5
+def test_methods_are_compared_at_the_end_of_the_other_methods_budget():
+    budget = TASKS["door-key"].frames_of_others
+    curve = {"frames": [budget - 1000, budget + 1000, 2 * budget], "return": [0.2, 0.4, 0.9]}
+    assert return_at_equal_frames(fake_record("door-key") | {"curve": curve}) == pytest.approx(0.3)
+    assert math.isnan(
+        return_at_equal_frames(fake_record("door-key") | {"curve": {"frames": [], "return": []}})
+    )
+    other = {"frames": [1000, budget], "return": [0.0, 0.5]}
+    assert return_at_equal_frames(fake_record("door-key", "rnd") | {"curve": other}) == 0.5
 
 
 def test_unsupported_methods_are_marked():

@@ -15,6 +15,8 @@ SOLVED_SHARE = 0.9
 """A task is solved by this share of what the shortest plans earn, unless Gymnasium registers a threshold."""
 SHARE_OF_OTHERS = 0.5
 """Budget of the methods other than the default in the group `core`, relative to the budget of the default."""
+MAX_FRAMES_OF_OTHERS = 500_000
+"""Largest budget of these methods in the group `core`."""
 
 
 class Task(NamedTuple):
@@ -47,7 +49,9 @@ class Task(NamedTuple):
     @property
     def frames_of_others(self) -> int:
         """Budget of a run of the other methods. DeepSea's is fixed by its 10,000 episodes."""
-        return round(self.frames * SHARE_OF_OTHERS) if self.group == "core" else self.frames
+        if self.group != "core":
+            return self.frames
+        return min(round(self.frames * SHARE_OF_OTHERS), MAX_FRAMES_OF_OTHERS)
 
     def normalise(self, value: float) -> float:
         """Returns a return on the scale from 0, a random policy, to 1, the best one."""

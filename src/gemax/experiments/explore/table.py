@@ -12,8 +12,8 @@ from gemax.runs.solving import reaches
 Record: TypeAlias = dict[str, Any]
 
 HEAD = (
-    "task", "method", "solved", "frames to solve", "return at half", "frames", "kept", "return, sampled",
-    "return, greedy", "normalised", "seconds",
+    "task", "method", "solved", "frames to solve", "return at equal frames", "frames", "kept",
+    "return, sampled", "return, greedy", "normalised", "seconds",
 )  # fmt: skip
 INTRODUCTION = """# Exploration suite
 
@@ -23,10 +23,10 @@ learning curve, is in `explore/`. All settings but the method are the defaults o
 *Solved*: the frozen policy with sampled actions earns 0.9 of what the shortest plans earn, or the threshold that
 Gymnasium registers, on average over 100 episodes. *Frames to solve*: when the mean return of the last 100 episodes
 first reached that in training; the median over seeds, where a run that never did counts as infinite. *Frames*: length
-of a run. In the ten tasks before DeepSea, the other methods train for half as long as GEM. *Return at half*: mean
-return of the last 100 episodes of training at half of GEM's frames, which compares all methods at equal frames. *Kept*:
-runs that end with at least 0.9 of their normalised peak. *Normalised*: 0 is a random policy, and 1 is the best return.
-Returns and seconds are medians over seeds.
+of a run. In the ten tasks before DeepSea, the other methods train for half as long as GEM, and for at most 500,000
+frames. *Return at equal frames*: mean return of the last 100 episodes of training when the other methods' budget ends,
+for GEM too. *Kept*: runs that end with at least 0.9 of their normalised peak. *Normalised*: 0 is a random policy, and 1
+is the best return. Returns and seconds are medians over seeds.
 """
 
 
@@ -86,7 +86,7 @@ def _row(task: str, method: str, planned: Mapping, finished: Mapping) -> list[st
         method_title,
         f"{num_solved} of {len(records)}" + (f" (of {planned[task, method]})" if is_missing else ""),
         format_frames(median_frames(records)),
-        format_number(float(np.median([return_at_half(record) for record in records]))),
+        format_number(float(np.median([return_at_equal_frames(record) for record in records]))),
         format_frames(_median(records, "frames")),
         f"{num_kept} of {len(records)}",
         *(format_number(_median(records, name)) for name in ("return_sampled", "return_greedy")),
@@ -95,15 +95,15 @@ def _row(task: str, method: str, planned: Mapping, finished: Mapping) -> list[st
     ]
 
 
-def return_at_half(record: Record) -> float:
-    """Returns the mean return of the last 100 episodes of training at half of the default method's budget.
+def return_at_equal_frames(record: Record) -> float:
+    """Returns the mean return of the last 100 episodes of training after the budget of the other methods.
 
     NaN if no episode ended.
     """
     curve = record["curve"]
     if not curve["frames"]:
         return float("nan")
-    return float(np.interp(TASKS[record["task"]].frames / 2, curve["frames"], curve["return"]))
+    return float(np.interp(TASKS[record["task"]].frames_of_others, curve["frames"], curve["return"]))
 
 
 def is_kept(record: Record) -> bool:
