@@ -91,7 +91,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Benchmarks. gymnax and the peers in PyTorch need separate virtual environments.
-.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-rewards bench-peers bench-solve bench-earlier bench-switches bench-minigrid-peers bench-startup bench-signals bench-growth benchmarks bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
+.PHONY: bench-envs bench-random bench-training bench-host bench-methods bench-learning bench-sb3 bench-wrapper bench-rewards bench-peers bench-solve bench-earlier bench-switches bench-minigrid-peers bench-numpy bench-startup bench-signals bench-growth benchmarks bench-finetune bench-four-rooms bench-minigrid-speed bench-explore bench-view bench-actors bench-lag
 bench-envs: .venv-bench/.installed
 	.venv-bench/bin/python benchmarks/envs.py
 
@@ -139,6 +139,9 @@ bench-wrapper: .venv-speed/.installed
 
 bench-rewards: .venv-speed/.installed
 	.venv-speed/bin/python benchmarks/rewards.py
+
+bench-numpy: $(VENV)/.installed
+	$(BIN)/python benchmarks/numpy_inference.py
 
 bench-startup: $(VENV)/.installed
 	$(BIN)/python benchmarks/startup.py
