@@ -12,7 +12,7 @@ from typing import Any
 import one_thread  # isort: skip  # noqa: F401  (before jax)
 import jax
 import numpy as np
-from interleaved import comparison, ratio_of, write_results
+from interleaved import ratio_of, write_results
 
 from gemax.networks import mlp
 
@@ -73,17 +73,17 @@ def median_microseconds(call: Callable[[], Any], between: Callable[[], Any]) -> 
 
 
 def main() -> None:
-    calls, comparisons, microseconds = make_calls(), [], {}
+    calls, results = make_calls(), {}
     for place, between in {"in a loop": lambda: None, "between other work": OTHER_MEMORY.sum}.items():
         found: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
             for name, call in calls.items():
                 found[name].append(median_microseconds(call, between))
-        ratio = ratio_of(theirs=found["NumPy"], ours=found["compiled"])
-        microseconds[place] = {name: round(statistics.median(times), 1) for name, times in found.items()}
-        comparisons.append(comparison(3, f"RND's networks {place}, compiled / NumPy", ratio))
-        print(f"{comparisons[-1]['name']}: {ratio.ratio} × as fast; {microseconds[place]} µs")
-    write_results(__file__, ("numpy",), comparisons=comparisons, microseconds=microseconds)
+        ratio = ratio_of(theirs=found["compiled"], ours=found["NumPy"])
+        medians = {name: round(statistics.median(times), 1) for name, times in found.items()}
+        results[place] = {"ratio": ratio._asdict(), "microseconds": medians}
+        print(f"{place}: NumPy is {ratio.ratio} × as fast; {medians} µs")
+    write_results(__file__, ("numpy",), results=results)
 
 
 if __name__ == "__main__":
