@@ -85,8 +85,8 @@ POINTS = {
         "misses the goal; rllte has no such mode. The call takes 71 µs for RND in a loop and 189 µs between steps of "
         "the environment, and the wrapper's Python another 100 µs. A memory that is changed in place raised the "
         "ratios by a quarter. A single thread, fewer arrays, arguments that are on the device already (52 to 48 µs) "
-        "and synchronous calls (slower) did not help. NumPy would save 36 µs of RND's two networks in a loop and 71 µs "
-        "between other work (`make bench-numpy`). That is a fifth of what a step costs, for a second implementation of "
+        "and synchronous calls (slower) did not help. NumPy would save 36 µs of RND's two networks in a loop and 57 µs "
+        "between other work (`make bench-numpy`). That is a sixth of what a step costs, for a second implementation of "
         "every method, and all methods but RND would still miss the goal, so it is not done.",
     ),
     4: Point(
