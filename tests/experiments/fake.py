@@ -7,8 +7,8 @@ from gemax.training.presets import configure
 
 
 def fake_record(
-    env="two-rooms", *, solved_at=None, lost_at=None, final_return=1.0, entropy=4.0, share=0.9, visits=None,
-    embedding=None, seed=0, **changes,
+    env="two-rooms", *, solved_at=None, lost_at=None, final_return=1.0, constant_return=None, entropy=4.0, share=0.9,
+    visits=None, embedding=None, seed=0, **changes,
 ):  # fmt: skip
     """Returns a record with a return of `final_return` from `solved_at` until before `lost_at`, and otherwise of 0."""
     config = configure(env, seed=seed, **({"updates": 100} | changes))
@@ -17,6 +17,8 @@ def fake_record(
     curves["episodes"] = np.full_like(update, 1000)
     is_reached = (update >= (solved_at or np.inf)) & (update < (lost_at or np.inf))
     curves["return"] = np.where(is_reached, final_return, 0.0).astype(np.float32)
+    if constant_return is not None:
+        curves["return"] = np.full_like(update, constant_return)
     curves["visitation_entropy"] = np.full_like(update, entropy)
     summary = {
         "seconds": 10.0,

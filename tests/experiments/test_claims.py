@@ -91,3 +91,10 @@ def test_one_seed_or_none_decides_nothing_about_every_seed(values):
     claim = decide_for_every_seed("fig1-x", "Every seed finds it.", "seeds that found it", groups)
     assert (claim.verdict, claim.holds) == ("undecided", False)
     assert claim.seed_count.endswith("too few seeds")
+
+
+def test_the_interval_of_groups_with_the_same_share_is_that_of_the_fewest_seeds():
+    groups = {"many": np.ones(10), "few": np.ones(5)}
+    claim = decide_for_every_seed("fig4-a", "claim", "seeds that solved it", groups)
+    assert claim.verdict == "holds"
+    assert (claim.value, *claim.interval) == estimate_share(5, 5)

@@ -49,9 +49,9 @@ class Oracle:
 class Rnd:
     """Burda et al. 2018, section 2.4, for linear networks trained by gradient descent."""
 
-    def __init__(self, target, predictor, learning_rate):
+    def __init__(self, target, predictor, learning_rate, return_decay=1.0):
         self.target, self.predictor = dense_layers(target)[0], list(dense_layers(predictor)[0])
-        self.learning_rate = learning_rate
+        self.learning_rate, self.return_decay = learning_rate, return_decay
         self.observations, self.errors = RunningMoments(0.95), RunningMoments(0.95)
         self.all_errors = []
 
@@ -72,6 +72,7 @@ class Rnd:
                 gradient[1] += share
         self.errors.add(error.reshape(-1))
         self.all_errors.extend(error)
+        self.num_steps = num_steps
         for weight, slope in zip(self.predictor, gradient, strict=True):
             weight -= self.learning_rate * slope
         return error
@@ -80,12 +81,20 @@ class Rnd:
         return scale * error / (self.errors.std if divisor == "error" else self.return_std())
 
     def return_std(self):
-        """The standard deviation, over all steps so far, of the errors' sum discounted by 0.99 per step of age."""
-        returns = [
-            sum(0.99 ** (t - age) * self.all_errors[age] for age in range(t + 1))
-            for t in range(len(self.all_errors))
-        ]
-        return np.std(returns)
+        """The standard deviation, over all steps so far, of the errors' sum discounted by 0.99 per step of age.
+
+        A step's weight falls with the number of rollouts since it was taken.
+        """
+        returns = np.array(
+            [
+                sum(0.99 ** (t - age) * self.all_errors[age] for age in range(t + 1))
+                for t in range(len(self.all_errors))
+            ]
+        )
+        rollout = np.arange(len(returns)) // self.num_steps
+        weight = np.broadcast_to(self.return_decay ** (rollout[-1] - rollout)[:, None], returns.shape)
+        mean = np.average(returns, weights=weight)
+        return np.sqrt(np.average((returns - mean) ** 2, weights=weight))
 
     def modulator(self, error):
         """Badia et al. 2020, equation 1 and section 2 on the life-long novelty module."""

@@ -16,13 +16,15 @@ from gemax.testing import example_transitions, slice_steps, without_table
 ENVS, ROWS, STEPS, ROLLOUTS, RATE, SCALE = 4, 11, 5, 4, 0.05, 0.02
 
 
-def compiled(divisor):
-    method = rnd(mlp((5,)), optax.sgd(RATE), SCALE, RndSettings(divisor=divisor))
+def compiled(divisor, return_decay=1.0):
+    settings = RndSettings(divisor=divisor, return_decay=return_decay)
+    method = rnd(mlp((5,)), optax.sgd(RATE), SCALE, settings)
     return method._replace(step=jax.jit(method.step))
 
 
 METHODS = {divisor: compiled(divisor) for divisor in get_args(RndDivisor)}
 METHOD = METHODS["return"]
+DECAYING = compiled("return", return_decay=0.95)
 
 
 def rows_of(seed=0):
@@ -38,12 +40,16 @@ def rollouts(table):
     return parts if table else [without_table(part) for part in parts]
 
 
-@pytest.mark.parametrize(("divisor", "table"), [("return", True), ("return", False), ("error", True)])
-def test_rewards_and_learning_equal_the_reference(divisor, table, key):
-    state = METHODS[divisor].init(key, rows_of(), ENVS)
-    reference = Rnd(state.distillation.target, state.distillation.predictor, RATE)
+@pytest.mark.parametrize(
+    ("divisor", "table", "return_decay"),
+    [("return", True, 1.0), ("return", False, 1.0), ("return", True, 0.95), ("error", True, 1.0)],
+)
+def test_rewards_and_learning_equal_the_reference(divisor, table, return_decay, key):
+    method = METHODS[divisor] if return_decay == 1.0 else DECAYING
+    state = method.init(key, rows_of(), ENVS)
+    reference = Rnd(state.distillation.target, state.distillation.predictor, RATE, return_decay)
     for transitions in rollouts(table):
-        reward, state, metrics = METHODS[divisor].step(state, transitions, key)
+        reward, state, metrics = method.step(state, transitions, key)
         error = reference.step(at_steps(transitions.next_observation, ENVS))
         np.testing.assert_allclose(reward, reference.reward(error, SCALE, divisor), rtol=1e-5)
         np.testing.assert_allclose(metrics["rnd_loss"], error.mean(), rtol=1e-5)

@@ -1,11 +1,15 @@
 """The `paper` preset against the tables of the paper, number by number, and what every preset must have."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from gemax.agent.config import AgentConfig
 from gemax.envs.registry import ENVS, make_env
 from gemax.networks.torso import CONVOLUTIONS
+from gemax.rewards.registry import PAPER_METHODS
+from gemax.training.config import Preset
 from gemax.training.presets import configure
 
 COMMON = {  # tab:commonhyper
@@ -90,6 +94,15 @@ def test_settings_override_the_preset_and_unknown_names_are_refused():
         configure("two-rooms", learning_rat=1.0)
 
 
-def test_a_custom_map_has_the_preset_of_two_rooms():
+def test_a_custom_map_has_the_defaults_and_the_paper_preset_of_two_rooms():
     assert configure("my-map", "paper").agent.unroll_length == 20
-    assert configure("my-map").agent == configure("two-rooms").agent
+    assert configure("my-map").agent == AgentConfig()
+
+
+@pytest.mark.parametrize("env_id", ["two-rooms-noisy", "two-keys"])
+@pytest.mark.parametrize("preset", get_args(Preset))
+@pytest.mark.parametrize("method", PAPER_METHODS)
+def test_variants_of_two_rooms_have_its_settings(env_id, preset, method):
+    variant, two_rooms = (configure(name, preset, method=method).flat for name in (env_id, "two-rooms"))
+    differing = {name for name in variant if variant[name] != two_rooms[name]}
+    assert differing <= {"env_id", "updates"}

@@ -83,6 +83,7 @@ def _print_claims(claims: "list[Claim]", *, smoke: bool) -> None:
     for claim in claims:
         low, high = claim.interval
         measured = f"{claim.seed_count or f'{claim.value:.3g}'} ({low:.3g} to {high:.3g})"
+        measured += f"; not solved: {claim.unsolved}" if claim.unsolved else ""
         verdict = f"[{colours[claim.verdict]}]{claim.verdict}[/]"
         table.add_row(f"{claim.figure}: {claim.claim}", measured, claim.bar, verdict)
     Console(emoji=False).print(table)

@@ -32,6 +32,8 @@ LATER_SCALES = {"e3b": 0.005, "re3": 0.01}
 # times as large in 2-Rooms and MountainCar (one seed, 150 to 200 updates). The scales are multiplied by 50, the ratio
 # in the first updates, so that rewards begin with the same size.
 LAPTOP_SCALES = {"rnd": 0.5, "ngu": 0.009, "ngu-rnd": 0.003, **LATER_SCALES}
+# Environments of users have scales of their own, which no search of the reproduction changes.
+CUSTOM_SCALES = {"rnd": 0.5, "ngu": 0.009, "ngu-rnd": 0.003, **LATER_SCALES}
 PAPER_SCALES = {"rnd": 0.001, "ngu": 0.0003, "ngu-rnd": 0.0003, **LATER_SCALES}
 
 
@@ -130,8 +132,10 @@ ROWS = (
 )
 ENVS = {row.env_id: row for row in ROWS}
 
-CUSTOM_MAP = ENVS["two-rooms"]._replace(env_id="map", title="custom map", laptop={}, factory="")
-"""Row of all custom maps. They have the presets of 2-Rooms."""
+CUSTOM_MAP = ENVS["two-rooms"]._replace(
+    env_id="map", title="custom map", laptop={}, laptop_scales=CUSTOM_SCALES, factory=""
+)
+"""Row of all custom maps."""
 
 GYMNASIUM = CUSTOM_MAP._replace(
     env_id=GYM_PREFIX,

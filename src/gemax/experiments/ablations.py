@@ -1,21 +1,34 @@
-"""Ablations that the paper only mentions: the exponent q, the normalisation of the reward, and the return estimate.
+"""Ablations that the paper only mentions: the exponent q, normalisations, and the return estimate.
 
 `sec:similarity`: higher q relate closer to a reachability distance, and q = 4 works well. "Intrinsic Reward
 Normalization": with it GEM is robust to the resolution of the embedding and to the size of the environment.
-`alg:policygradient` has averaged returns and TD advantages without correction, and the text has V-trace.
+`alg:policygradient` has averaged returns and TD advantages without correction, and the text has V-trace. RND's rewards
+are normalised "as per RND, with the exponential decay being 0.95", which can be read in three ways.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from gemax.experiments import claims, measures, plots
+from gemax.experiments import claims, measures, plots, statistics
 from gemax.experiments.experiment import Experiment, FigureResult, Runs, figure_config
 from gemax.experiments.fig7 import RESOLUTIONS
 
 NORMALISED, NOT_NORMALISED = "normalised", "only scaled"
 RAW_STD = 0.47
 """Mean standard deviation of GEM's raw reward in nats, over the first 200 updates in 2-Rooms with the fine resolution.
-Without normalisation, the scale is divided by it. Both sides then have the same scale at the fine resolution. They
-differ in whether the scale adapts to the other resolutions."""
+Without normalisation, the scale is divided by it, and the reward is centred. Both sides then have the same scale at the
+fine resolution, and the same mean. They differ in whether the scale adapts to the other resolutions."""
+RND_READINGS = {
+    "its return, decay 0.95": {},
+    "its return, no decay": {"rnd_return_decay": 1.0},
+    "its error, decay 0.95": {"rnd_divisor": "error"},
+}
+"""What RND's error is divided by the standard deviation of. The first is that of the figures, the second that of RND's
+own paper."""
+RETURN_TO_ERROR = 50.0
+"""About how many times as large the standard deviation of the return is, for comparable scales."""
 VTRACE, AVERAGED = "V-trace", "averaged returns, TD advantage"
 
 
@@ -75,6 +88,31 @@ def analyse_returns(runs: Runs) -> FigureResult:
     return FigureResult(plots.return_curves({"": runs}, width=5.0), [solves, speed], table)
 
 
+def analyse_rnd(runs: Runs) -> FigureResult:
+    """Plots return against updates, and decides for each reading whether RND is less steady than GEM."""
+    decided = [
+        claims.decide_by_estimate(
+            statistics.estimate_ratio_of_stds,
+            f"ablation-rnd-{claims.id_of(label)}-unsteady",
+            f"2-Rooms: RND, divided by the standard deviation of {label}, is less steady than GEM",
+            "standard deviation over seeds of the area under the curve, RND / GEM ≥ 1",
+            {"rnd": measures.return_areas(runs[label]), "gem": measures.return_areas(runs["GEM"])},
+        )
+        for label in RND_READINGS
+    ]
+    table = measures.solving_table({"2-Rooms": runs})
+    return FigureResult(plots.return_curves({"": runs}, width=5.0), decided, table)
+
+
+def rnd_settings(reading: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a reading, with a scale that gives rewards of about the same size."""
+    settings = {"env_id": "two-rooms", "method": "rnd", **reading}
+    if "rnd_divisor" in reading:
+        scale = figure_config("two-rooms", "laptop", method="rnd").intrinsic.intrinsic_scale
+        settings["intrinsic_scale"] = float(f"{scale / RETURN_TO_ERROR:.3g}")
+    return settings
+
+
 def scale_of(label: str) -> dict[str, float]:
     """Returns the settings that give both labels the same scale at the fine resolution."""
     scale = figure_config("two-rooms", "laptop").intrinsic.intrinsic_scale
@@ -96,12 +134,21 @@ NORMALISATION = Experiment(
         f"{label}, {name}": {
             "env_id": "two-rooms",
             "normalise_reward": label == NORMALISED,
+            "centre_reward": label == NOT_NORMALISED,
             **scale_of(label),
             **resolution,
         }
         for label in (NORMALISED, NOT_NORMALISED)
         for name, resolution in RESOLUTIONS.items()
     },
+)
+RND = Experiment(
+    "The normalisation of RND",
+    "RND's rewards are normalised as in its paper, with the decay 0.95 of the GEM paper's text. Other readings: "
+    "without decay, as RND's authors do, and by the error itself.",
+    analyse_rnd,
+    {"GEM": {"env_id": "two-rooms"}}
+    | {label: rnd_settings(reading) for label, reading in RND_READINGS.items()},
 )
 OVERLAPPING = {"env_id": "two-rooms", "unroll_length": 20, "unroll_period": 10}
 RETURNS = Experiment(

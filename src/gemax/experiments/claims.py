@@ -41,6 +41,8 @@ class Claim(NamedTuple):
     """The values that the verdict depends on, usually one per seed."""
     seed_count: str = ""
     """The value as a count, such as "19 of 20", if it is a share of the seeds."""
+    unsolved: str = ""
+    """How many seeds of each group did not solve the environment, if the value is a ratio of updates to solve."""
 
 
 def decide(claim_id: str, claim: str, criterion: str, estimate: Estimate, **numbers: Any) -> Claim:
@@ -79,7 +81,8 @@ def decide_for_every_seed(
     the probability that the claim is true of another seed.
     """
     counts = {name: (int((values > 0).sum()), len(values)) for name, values in groups.items()}
-    worst = min(counts, key=lambda name: counts[name][0] / max(counts[name][1], 1))
+    # Of groups with the same share, the one with the fewest seeds has the widest interval.
+    worst = min(counts, key=lambda name: (counts[name][0] / max(counts[name][1], 1), counts[name][1]))
     successes, num_seeds = (sum(numbers) for numbers in zip(*counts.values(), strict=True))
     verdict = "holds" if successes == num_seeds else "does not hold"
     seed_count = f"{successes} of {num_seeds}"
@@ -140,6 +143,8 @@ OTHER_MEASURES = {
     "difference of the final returns": (measures.final_returns, statistics.estimate_difference),
 }
 """Measures and estimates beside the updates to solve. A method can be slower to begin and more complete in the end."""
+MEASURES_OF_EQUAL_LENGTH = (measures.return_areas, measures.final_returns)
+"""The measures that depend on the length of a run. They end with the shortest run."""
 
 
 def decide_by_solving(claim_id: str, claim: str, groups: Mapping[str, Sequence[Record]]) -> Claim:
@@ -159,18 +164,45 @@ def decide_by_solving(claim_id: str, claim: str, groups: Mapping[str, Sequence[R
 def decide_by_speed(
     claim_id: str, claim: str, criterion: str, groups: Mapping[str, Sequence[Record]]
 ) -> Claim:
-    """Decides a claim by the ratio of the updates to solve. Its numbers include the comparison by other measures."""
+    """Decides a claim by the ratio of the updates to solve of two groups: the numerator, then the denominator.
+
+    An unsolved run counts with its length. It would have taken longer, so that a verdict which more updates can change
+    is undecided. The numbers of the claim include the comparison by other measures.
+    """
     crossings = {name: measures.updates_to_cross(records) for name, records in groups.items()}
-    other_measures = {
-        name: estimate(*(measure(records) for records in groups.values()))
-        for name, (measure, estimate) in OTHER_MEASURES.items()
-    }
-    return decide_by_ratio(
+    claim_by_ratio = decide_by_ratio(
         claim_id,
         claim,
         criterion,
         {name: measures.updates_to_solve(records) for name, records in groups.items()},
         first_crossing={name: updates.tolist() for name, updates in crossings.items()},
         first_crossing_ratio=statistics.estimate_ratio(*crossings.values()),
-        other_measures=other_measures,
+        other_measures=_compare_by_other_measures(*groups.values()),
     )
+    return _with_unsolved(claim_by_ratio, groups)
+
+
+def _compare_by_other_measures(
+    numerator: Sequence[Record], denominator: Sequence[Record]
+) -> dict[str, Estimate]:
+    updates = measures.shared_updates([numerator, denominator])
+    found = {}
+    for name, (measure, estimate) in OTHER_MEASURES.items():
+        until = {"updates": updates} if measure in MEASURES_OF_EQUAL_LENGTH else {}
+        found[name] = estimate(*(measure(records, **until) for records in (numerator, denominator)))
+    return found
+
+
+def _with_unsolved(claim: Claim, groups: Mapping[str, Sequence[Record]]) -> Claim:
+    """Returns the claim with the number of unsolved runs, undecided if their updates to solve could change it."""
+    unsolved = {
+        name: int(len(records) - measures.is_solved(records).sum()) for name, records in groups.items()
+    }
+    numerator, denominator = unsolved.values()
+    if not numerator + denominator:
+        return claim
+    # The ratio is a lower bound if runs of the numerator are unsolved, and an upper bound if those of the denominator.
+    says_small = claim.bar.startswith("≤") == (claim.verdict == "holds")
+    verdict = "undecided" if (numerator if says_small else denominator) else claim.verdict
+    counts = [f"{number} of {len(groups[name])} {name}" for name, number in unsolved.items() if number]
+    return claim._replace(verdict=verdict, holds=verdict == "holds", unsolved=", ".join(counts))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gemax.envs.registry import ENVS
-from gemax.experiments import claims, measures, plots
+from gemax.experiments import claims, fig3, fig4, measures, plots
 from gemax.experiments.experiment import Experiment, FigureResult, Runs
 from gemax.experiments.measures import solving_table
 from gemax.experiments.statistics import estimate_mean
@@ -11,7 +11,9 @@ from gemax.rewards.registry import PAPER_METHODS
 from gemax.runs.solving import reaches
 
 MEMORY = "GEM with past visits (ours)"
-MEMORY_BASELINES = {"oracle, n = 1": {"method": "oracle"}, "NGU+RND": {"method": "ngu-rnd"}}
+MEMORY_BASELINES = {label: settings for label, settings in fig3.SETTINGS.items() if label != "GEM"} | {
+    title: {"method": method} for method, title in fig4.TITLES.items() if method != "gem"
+}
 MEMORY_ENV_IDS = ("two-rooms", "sixteen-leaves")
 TWO_SCALES = "GEM over and within episodes (ours)"
 SCALE_ENV_IDS = (
@@ -49,7 +51,7 @@ def analyse_negatives(runs: Runs) -> FigureResult:
 
 
 def analyse_memory(runs: Runs) -> FigureResult:
-    """Plots return against updates, and compares GEM with past visits with GEM and the fastest baselines."""
+    """Plots return against updates, and compares GEM with past visits with all runs of figures 3 and 4."""
     others = ("GEM", *MEMORY_BASELINES)
     panels = {
         ENVS[env_id].title: {label: runs[f"{env_id}: {label}"] for label in (MEMORY, *others)}
@@ -65,7 +67,7 @@ def analyse_memory(runs: Runs) -> FigureResult:
         for env_id in MEMORY_ENV_IDS
         for label in others
     ]
-    colours = plots.COLOURS | {MEMORY: "tab:cyan", "oracle, n = 1": "0.25"}
+    colours = plots.COLOURS | fig3.COLOURS | {MEMORY: "tab:cyan"}
     return FigureResult(plots.return_curves(panels, colours, width=4.6), decided, solving_table(panels))
 
 

@@ -1,6 +1,6 @@
 """Measures of finished runs. A measure takes the records of all seeds and returns one number per seed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -44,7 +44,11 @@ def has_crossed(records: Sequence[Record]) -> PerSeed:
 
 
 def solving_table(panels: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
-    """Returns a table by environment and label: when seeds reach the thresholds, area and final return."""
+    """Returns a table by environment and label: when seeds reach the thresholds, area and final return.
+
+    If runs of an environment differ in length, area and final return are those up to the end of the shortest.
+    """
+    updates = {title: shared_updates(runs.values()) for title, runs in panels.items()}
     rows = [
         [
             title,
@@ -52,8 +56,8 @@ def solving_table(panels: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
             *_solving_cells([record.first_crossing for record in records]),
             *_solving_cells([record.solved_at for record in records]),
             _solving_cells([record.half_crossing for record in records])[1],
-            _estimate_cell(return_areas(records)),
-            _estimate_cell(final_returns(records)),
+            _estimate_cell(return_areas(records, updates[title])),
+            _estimate_cell(final_returns(records, updates[title])),
         ]
         for title, runs in panels.items()
         for label, records in runs.items()
@@ -85,16 +89,25 @@ def _solving_cells(updates: Sequence[float]) -> list[str]:
     return [f"{len(known)} of {len(updates)}", span]
 
 
-def final_returns(records: Sequence[Record]) -> PerSeed:
-    """Returns the mean return of the last 1,000 episodes."""
-    return np.asarray([record.curves["return"][-1] for record in records], float)
+def final_returns(records: Sequence[Record], updates: int | None = None) -> PerSeed:
+    """Returns the mean return of the last 1,000 episodes, at the end or after this many updates."""
+    return np.asarray([_return_curve(record, updates)[1][-1] for record in records], float)
 
 
-def return_areas(records: Sequence[Record]) -> PerSeed:
-    """Returns the area under the curve of the return, divided by the length of the run."""
-    return np.asarray(
-        [area_under_curve(record.curves["update"], record.curves["return"]) for record in records]
-    )
+def return_areas(records: Sequence[Record], updates: int | None = None) -> PerSeed:
+    """Returns the area under the curve of the return, divided by its length, at the end or after this many updates."""
+    return np.asarray([area_under_curve(*_return_curve(record, updates)) for record in records])
+
+
+def shared_updates(groups: Iterable[Sequence[Record]]) -> int:
+    """Returns the length of the shortest run, up to which all runs can be compared."""
+    return min(record.config.run.updates for records in groups for record in records)
+
+
+def _return_curve(record: Record, updates: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the updates and returns of a run, or those up to an update."""
+    is_counted = record.curves["update"] <= (np.inf if updates is None else updates)
+    return record.curves["update"][is_counted], record.curves["return"][is_counted]
 
 
 def final_entropies(records: Sequence[Record]) -> PerSeed:

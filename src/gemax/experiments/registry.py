@@ -33,6 +33,7 @@ EXPERIMENTS = {
     "ablation-q": ablations.EXPONENT,
     "ablation-normalisation": ablations.NORMALISATION,
     "ablation-returns": ablations.RETURNS,
+    "ablation-rnd": ablations.RND,
     "control-shift": controls.EXPERIMENT,
     "extension-tsallis": extensions.TSALLIS,
     "extension-negatives": extensions.NEGATIVES,

@@ -19,7 +19,8 @@ INTRODUCTION = (
     "the claimed side of the bar. It is undecided if the interval contains the bar. A claim about every seed is "
     "decided by their count, and its interval is the exact binomial one. An environment is *solved at* the update from "
     "which on the return stays at the threshold until the end. The *first crossing* is when the return first reached "
-    "it. Curves are means over seeds in 20 buckets with 95 % intervals. The paper's images are not public: its maps "
+    "it. An unsolved run counts with its length, and a verdict that its later solution could change is undecided. "
+    "Curves are means over seeds in 20 buckets with 95 % intervals. The paper's images are not public: its maps "
     "are reconstructed, and the claims are those of its text."
 )
 SMOKE_WARNING = "A smoke test: its runs are too short to show anything, and its verdicts have no meaning."
@@ -100,6 +101,8 @@ def _measured(claim: dict[str, Any]) -> list[str]:
         "–" if number is None else f"{number:.3g}" for number in (claim["value"], *claim["interval"])
     )
     measured = f"{claim['measure']}: {claim['seed_count'] or value}"
+    if unsolved := claim.get("unsolved"):
+        measured += f"; not solved: {unsolved}"
     if crossing := claim["numbers"].get("first_crossing_ratio"):
         ratio, *interval = ("–" if number is None else f"{number:.3g}" for number in crossing)
         measured += f"; by the first crossing {ratio} ({' to '.join(interval)})"

@@ -127,7 +127,7 @@ def _write_experiment(
         "title": experiment.title,
         "claim": experiment.claim,
         "command": _command(name, options),
-        "preset": options.preset,
+        "preset": _preset(configs, options),
         "generation": GENERATION,
         "runs": num_runs,
         "trained_at": dict(commits),
@@ -135,11 +135,17 @@ def _write_experiment(
         **versions,
         "plots": [] if result.figure is None else [f"{name}.png"],
         "table": result.table,
+        "choices": dict(result.choices),
         "claims": [claim._asdict() for claim in result.claims],
         "configurations": {label: changed_settings(row[0]) for label, row in configs.items()},
     }
     write_json(out / f"{name}.json", content)
     return result.claims
+
+
+def _preset(configs: dict[str, list[Config]], options: Options) -> str:
+    """Returns the preset of the runs. Some experiments have their own."""
+    return next((row[0].run.preset for row in configs.values() if row), options.preset)
 
 
 def _command(name: str, options: Options) -> str:

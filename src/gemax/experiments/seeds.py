@@ -66,6 +66,10 @@ class SeedStore(RunStore):
         """Returns the run directory of a seed."""
         return self.folder / self.name(config)
 
+    def run_folder(self, config: Config) -> Path:
+        """Returns the folder of a run that is being trained. Any version of gemax may continue it."""
+        return self.unfinished / self.name(config)
+
     def is_finished(self, config: Config) -> bool:
         """Returns whether the seed has been trained with these settings."""
         run = RunDirectory(self.path(config))

@@ -95,15 +95,25 @@ def estimate_difference(
 def estimate_ratio(
     numerator: Float[np.ndarray, " seeds"], denominator: Float[np.ndarray, " other_seeds"]
 ) -> Estimate:
-    """Estimates the ratio of two geometric means by Welch's t on logarithms. NaN unless all numbers are positive."""
-    if min(numerator.min(), denominator.min()) <= 0.0:
+    """Estimates the ratio of two geometric means by Welch's t on logarithms.
+
+    NaN unless all numbers are positive, and if a group is empty.
+    """
+    if min(numerator.min(initial=np.inf), denominator.min(initial=np.inf)) <= 0.0 or not (
+        len(numerator) and len(denominator)
+    ):
         return math.nan, math.nan, math.nan
     value, low, high = np.exp(estimate_difference(np.log(numerator), np.log(denominator))).tolist()
     return value, low, high
 
 
 def estimate_share(successes: int, num_seeds: int) -> Estimate:
-    """Estimates the share of seeds that succeed, with the exact binomial interval of Clopper and Pearson."""
+    """Estimates the share of seeds that succeed, with the exact binomial interval of Clopper and Pearson.
+
+    NaN without seeds.
+    """
+    if num_seeds == 0:
+        return math.nan, math.nan, math.nan
     failures = num_seeds - successes
     low = betaincinv(successes, failures + 1, 0.025) if successes else 0.0
     high = betaincinv(successes + 1, failures, 0.975) if failures else 1.0

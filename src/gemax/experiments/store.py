@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gemax.experiments.damaged import is_readable
-from gemax.experiments.records import Record, is_record_of, load_record, run_name, write_record
+from gemax.experiments.records import GENERATION, Record, is_record_of, load_record, run_name, write_record
 from gemax.launch.worker import DONE, MakeWorkers, WorkerOptions, WriteRecord, local_workers
 from gemax.runs.locks import locked
 from gemax.runs.provenance import provenance
@@ -76,8 +76,8 @@ class RunStore:
         return WorkerOptions(self.unfinished / "compiled", self.write_record, quick)
 
     def run_folder(self, config: Config) -> Path:
-        """Returns the folder of a run that is being trained."""
-        return self.unfinished / self.name(config)
+        """Returns the folder of a run that is being trained. Code of another generation does not continue it."""
+        return self.unfinished / f"{self.name(config)}-generation-{GENERATION}"
 
 
 def train_missing(

@@ -91,7 +91,7 @@ def build_oracle(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicRewa
 def build_rnd(config: IntrinsicConfig, inputs: RewardInputs) -> IntrinsicReward:
     """Builds RND."""
     network = torso(inputs.torso_size, inputs.pixels_per_cell)
-    settings = RndSettings(divisor=config.rnd_divisor)
+    settings = RndSettings(divisor=config.rnd_divisor, return_decay=config.rnd_return_decay)
     return rnd(network, inputs.optimiser, config.intrinsic_scale, settings, inputs.time_feature)
 
 

@@ -72,5 +72,8 @@ class IntrinsicConfig:
     rnd_divisor: RndDivisor = "return"
     """RND divides its error by the running standard deviation of its intrinsic return, as in its paper, or of the
     error itself."""
+    rnd_return_decay: Fraction = 1.0
+    """Decay per update of the moments of RND's intrinsic return. 1 counts all steps equally, as in RND's paper. 0.95 is
+    that of the GEM paper, and then rewards do not fade."""
     normalise_reward: bool = True
     """Standardise GEM's intrinsic reward before scaling and shifting it. Without it, the shift is not used."""

@@ -40,6 +40,8 @@ class RndSettings:
     """Divide the error by the standard deviation of the intrinsic return, or by its own."""
     return_discount: Fraction = 0.99
     """Discount γ of the intrinsic return."""
+    return_decay: Fraction = 1.0
+    """Decay of the running moments of the intrinsic return. Burda et al. have none, Guo et al. have 0.95."""
 
 
 class DistillationState(NamedTuple):
@@ -61,7 +63,7 @@ class RndState(NamedTuple):
     intrinsic_return: Float[Array, " envs"]
     """Discounted sum of the errors up to now."""
     return_moments: Moments
-    """Moments of the intrinsic return over all steps so far. They do not decay, as in Burda et al."""
+    """Running moments of the intrinsic return."""
 
 
 class Distillation(NamedTuple):
@@ -105,7 +107,7 @@ def rnd(
                 state.intrinsic_return, jnp.where(is_finite, error, 0.0), settings.return_discount
             )
             # The moments include this rollout, as in the authors' code.
-            moments = update_moments(state.return_moments, returns, is_finite, decay=1.0)
+            moments = update_moments(state.return_moments, returns, is_finite, decay=settings.return_decay)
             state = state._replace(intrinsic_return=returns[-1], return_moments=moments)
         return scale * error / jnp.maximum(std(moments), MIN_RELATIVE_STD * moments.mean), state
 

@@ -24,6 +24,7 @@ PAPER: dict[str, Any] = {
     "episodic_weight": 0.0,
     "huber_exponent": 4.0,
     "embedding_penalty": 1e-4,
+    "rnd_return_decay": 0.95,
     # The paper does not list these. docs/presets.md explains our choices.
     "returns": "vtrace",
     "vtrace_lambda": 1.0,

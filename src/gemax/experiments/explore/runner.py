@@ -52,7 +52,8 @@ class ExploreStore(RunStore):
     def __init__(self, folder: Path, runs: Sequence[ExploreRun], origin: Mapping[str, Any]) -> None:
         super().__init__(folder)
         self._names = {run.config: run_name(run) for run in runs}
-        self.write_record = partial(write_record, {run_name(run): run for run in runs}, origin)
+        by_folder = {self.run_folder(run.config).name: run for run in runs}
+        self.write_record = partial(write_record, by_folder, origin)
 
     def name(self, config: Config) -> str:
         """Returns the name of a run."""
