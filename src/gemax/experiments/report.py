@@ -54,7 +54,7 @@ def write_report(out: Path, *, smoke: bool = False) -> None:
 def report_markdown(experiments: list[dict[str, Any]], paragraphs: list[str], appendix: str) -> str:
     """Returns the content of `README.md`."""
     claims = [
-        [SIGNS[claim["verdict"]], f"{claim['figure']}: {claim['claim']}", *_measured(claim), claim["verdict"]]
+        [SIGNS[claim["verdict"]], f"{claim['figure']}: {claim['claim']}", *_measured(claim), _verdict(claim)]
         for claim in _claims(experiments)
     ]
     parts = ["# Results", *paragraphs, "## Claims", markdown_table(CLAIM_HEAD, claims)]
@@ -92,7 +92,21 @@ def _runs_text(runs: Sequence[Record]) -> str:
 
 
 def _claims(experiments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [claim for experiment in experiments for claim in experiment["claims"]]
+    """Returns all claims, with the preset, the commits and the generation of the runs that decide them."""
+    return [
+        claim
+        | {
+            "preset": experiment["preset"],
+            "trained_at": experiment.get("trained_at", {}),
+            "is_older_code": _is_stale(experiment),
+        }
+        for experiment in experiments
+        for claim in experiment["claims"]
+    ]
+
+
+def _verdict(claim: dict[str, Any]) -> str:
+    return claim["verdict"] + (", older code" if claim["is_older_code"] else "")
 
 
 def _measured(claim: dict[str, Any]) -> list[str]:
@@ -189,7 +203,7 @@ def _section(experiment: dict[str, Any], out: Path) -> str:
 def _html_claim_cells(claim: dict[str, Any]) -> list[str]:
     link = f'<a href="#{claim["figure"]}">{claim["figure"]}</a>'
     verdict = claim["verdict"]
-    sign = f'<span class="{verdict.replace(" ", "-")}">{SIGNS[verdict]}&nbsp;{verdict}</span>'
+    sign = f'<span class="{verdict.replace(" ", "-")}">{SIGNS[verdict]}&nbsp;{_verdict(claim)}</span>'
     return [link, html.escape(claim["claim"]), *map(html.escape, _measured(claim)), sign]
 
 
