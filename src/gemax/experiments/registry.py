@@ -2,6 +2,7 @@
 
 from gemax.experiments import (
     ablations,
+    contrast,
     controls,
     extensions,
     fig1,
@@ -38,6 +39,7 @@ EXPERIMENTS = {
     "extension-tsallis": extensions.TSALLIS,
     "extension-negatives": extensions.NEGATIVES,
     "extension-memory": extensions.PAST_VISITS,
+    "extension-contrast": contrast.EXPERIMENT,
     "extension-scales": extensions.SCALES,
     "extension-ceiling": extensions.CEILING,
     "methods": methods.EXPERIMENT,
