@@ -22,6 +22,7 @@ def test_a_constant_reward_has_no_contrast():
     assert contrast(jnp.ones((2, 5)), CELLS, VISITS) == 0.0
 
 
+@pytest.mark.whole_runs
 def test_contrasts_are_computed_once_and_then_read_from_the_folder(tmp_path, monkeypatch):
     first = compute(tmp_path, smoke=True)
     assert list(first) == list(module.SETTINGS)

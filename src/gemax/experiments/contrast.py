@@ -1,9 +1,9 @@
 """Why GEM is slower than the oracle in 2-Rooms: how much more each reward gives at the frontier than elsewhere.
 
-The *contrast* of a reward is its mean over the tenth of the steps that lead to the rarest cells, minus its mean over all
-steps, divided by its standard deviation. Rewards are standardised before the policy sees them, so that a low contrast is
-a weak signal. Two explanations are tested: the reward of the oracle has more contrast, and it comes from its longer
-memory, which `past_visits_decay` gives to GEM too.
+The *contrast* of a reward is its mean over the tenth of the steps that lead to the rarest cells, minus its mean over
+all steps, divided by its standard deviation. Rewards are standardised before the policy sees them, so that a low
+contrast is a weak signal. Two explanations are tested: the reward of the oracle has more contrast, and it comes from its
+longer memory, which `past_visits_decay` gives to GEM too.
 """
 
 from collections.abc import Mapping
