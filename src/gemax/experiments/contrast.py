@@ -2,7 +2,7 @@
 
 The *contrast* of a reward is its mean over the tenth of the steps that lead to the rarest cells, minus its mean over
 all steps, divided by its standard deviation. Rewards are standardised before the policy sees them, so that a low
-contrast is a weak signal. Two explanations are tested: the reward of the oracle has more contrast, and it comes from its
+contrast is a weak signal. Two explanations are tested: the oracle's reward has more contrast, and it comes from its
 longer memory, which `past_visits_decay` gives to GEM too.
 """
 
@@ -89,7 +89,7 @@ def _config(settings: Mapping[str, Any], smoke: bool) -> Config:
 
 
 def _run_once(folder: Path, config: Config) -> Contrast:
-    path = folder / f"contrast-{config.intrinsic.method}-{settings_digest(config)}-{GENERATION}.npz"
+    path = folder / f"contrast-{settings_digest(config)}-{GENERATION}.npz"
     if not path.exists():
         check_stop()
         write_arrays(path, run(config)._asdict())
