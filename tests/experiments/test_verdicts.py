@@ -105,7 +105,9 @@ def test_claims_about_speed_also_compare_half_of_the_return_area_and_final_retur
         (None, 85, "gem / other ≥ 2", "undecided"),
     ],
 )
-def test_a_verdict_that_unsolved_runs_could_change_is_undecided(gem, other, criterion, verdict):
+def test_a_verdict_is_undecided_if_unsolved_runs_bound_the_ratio_on_the_other_side(
+    gem, other, criterion, verdict
+):
     groups = {"gem": fake_seeds(solved_at=gem), "other": fake_seeds(solved_at=other)}
     claim = decide_by_speed("fig3-a", "", f"updates to solve, {criterion}", groups)
     assert (claim.verdict, claim.holds) == (verdict, verdict == "holds")
@@ -113,6 +115,56 @@ def test_a_verdict_that_unsolved_runs_could_change_is_undecided(gem, other, crit
     assert claim.unsolved == ", ".join(
         f"5 of 5 {name}" for name, is_unsolved in unsolved.items() if is_unsolved
     )
+
+
+@pytest.mark.parametrize(
+    ("gem_unsolved", "other_unsolved", "criterion", "verdict"),
+    [
+        (1, 0, "gem / other ≥ 2", "holds"),
+        (1, 0, "gem / other ≤ 1.25", "does not hold"),
+        (0, 1, "gem / other ≥ 2", "undecided"),
+        (1, 1, "gem / other ≥ 2", "undecided"),
+    ],
+)
+def test_one_unsolved_run_bounds_the_ratio(gem_unsolved, other_unsolved, criterion, verdict):
+    gem = [fake_record(solved_at=None if seed < gem_unsolved else 90, seed=seed) for seed in range(5)]
+    other = [fake_record(solved_at=None if seed < other_unsolved else 10, seed=seed) for seed in range(5)]
+    claim = decide_by_speed("fig3-a", "", f"updates to solve, {criterion}", {"gem": gem, "other": other})
+    assert claim.verdict == verdict
+
+
+def test_claims_about_speed_count_the_runs_below_each_threshold():
+    groups = {
+        "gem": fake_seeds(solved_at=30, lost_at=60),
+        "other": fake_seeds(solved_at=40, final_return=0.6),
+    }
+    claim = decide_by_speed("fig3-a", "", "updates to solve, gem / other ≤ 1", groups)
+    assert claim.numbers["not_crossed"] == {"gem": 0, "other": 5}
+    assert claim.numbers["not_halfway"] == {"gem": 0, "other": 0}
+    assert claim.unsolved == "5 of 5 gem, 5 of 5 other"
+
+
+def test_a_longer_run_is_not_slower_because_it_is_lost_after_the_shorter_one_has_ended():
+    """The curves are the same up to update 100. The longer runs are lost for one update at 150, and end at 250."""
+    short, long = fake_seeds(solved_at=20), fake_seeds(updates=250, solved_at=20)
+    for record in long:
+        record.curves["return"][149] = 0.0
+    claim = decide_by_speed(
+        "fig3-a", "", "updates to solve, long / short ≤ 1", {"long": long, "short": short}
+    )
+    assert claim.numbers["long"] == claim.numbers["short"] == [20.0, 21.0, 22.0, 23.0, 24.0]
+    equal = decide_by_speed("fig3-a", "", "updates to solve, long / short ≤ 1", {"long": long, "short": long})
+    assert equal.numbers["long"] == [151.0] * 5
+
+
+def test_a_solution_that_does_not_last_for_half_of_the_shorter_run_does_not_count():
+    short, long = fake_seeds(solved_at=20), fake_seeds(updates=250, solved_at=20)
+    for record in long:
+        record.curves["return"][60:70] = 0.0
+    claim = decide_by_speed(
+        "fig3-a", "", "updates to solve, long / short ≤ 1", {"long": long, "short": short}
+    )
+    assert claim.numbers["long"] == [71.0] * 5
 
 
 def test_runs_of_different_lengths_are_compared_up_to_the_end_of_the_shortest():
@@ -124,7 +176,7 @@ def test_runs_of_different_lengths_are_compared_up_to_the_end_of_the_shortest():
     row = solving_table({"2-Rooms": {"short": short, "long": long}}).splitlines()[3]
     assert (
         row
-        == "| 2-Rooms | long | 5 of 5 | 150 to 154 | 5 of 5 | 150 to 154 | 150 to 154 | 0 (0 to 0) | 0 (0 to 0) |"
+        == "| 2-Rooms | long | 250 | 5 of 5 | 150 to 154 | 5 of 5 | 150 to 154 | 150 to 154 | 0 (0 to 0) | 0 (0 to 0) |"
     )
 
 
@@ -135,9 +187,9 @@ def test_tables_show_the_first_crossing_beside_the_update_from_which_on_it_is_so
         "never": fake_seeds(),
     }
     assert solving_table({"2-Rooms": runs}).splitlines()[2:] == [
-        "| 2-Rooms | held | 5 of 5 | 30 to 34 | 5 of 5 | 30 to 34 | 30 to 34 | 0.69 (0.67 to 0.71) | 1 (1 to 1) |",
-        "| 2-Rooms | lost | 5 of 5 | 10 to 14 | 0 of 5 | – | 10 to 14 | 0.78 (0.76 to 0.8) | 0 (0 to 0) |",
-        "| 2-Rooms | never | 0 of 5 | – | 0 of 5 | – | – | 0 (0 to 0) | 0 (0 to 0) |",
+        "| 2-Rooms | held | 100 | 5 of 5 | 30 to 34 | 5 of 5 | 30 to 34 | 30 to 34 | 0.69 (0.67 to 0.71) | 1 (1 to 1) |",
+        "| 2-Rooms | lost | 100 | 5 of 5 | 10 to 14 | 0 of 5 | – | 10 to 14 | 0.78 (0.76 to 0.8) | 0 (0 to 0) |",
+        "| 2-Rooms | never | 100 | 0 of 5 | – | 0 of 5 | – | – | 0 (0 to 0) | 0 (0 to 0) |",
     ]
 
 

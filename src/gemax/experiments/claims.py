@@ -28,8 +28,8 @@ class Claim(NamedTuple):
     holds: bool
     verdict: str
     """`holds` if the whole interval is on the claimed side of the bar, `does not hold` if the whole interval is on the
-    other side, `undecided` if the interval contains the bar. A claim about every seed holds if it is true of every
-    seed, and otherwise does not hold."""
+    other side, `undecided` if the interval contains the bar, or if unsolved runs make the ratio a bound on the side that
+    does not decide. A claim about every seed holds if it is true of every seed, and otherwise does not hold."""
     measure: str
     """What `value` measures."""
     value: float
@@ -166,20 +166,26 @@ def decide_by_speed(
 ) -> Claim:
     """Decides a claim by the ratio of the updates to solve of two groups: the numerator, then the denominator.
 
-    An unsolved run counts with its length. It would have taken longer, so that a verdict which more updates can change
-    is undecided. The numbers of the claim include the comparison by other measures.
+    An unsolved run counts with its length, so that the ratio is a bound. A verdict that would need the other bound is
+    undecided. The numbers of the claim include the comparison by other measures, and how many runs of each group did
+    not reach their thresholds.
     """
+    hold = measures.shared_hold(list(groups.values()))
     crossings = {name: measures.updates_to_cross(records) for name, records in groups.items()}
     claim_by_ratio = decide_by_ratio(
         claim_id,
         claim,
         criterion,
-        {name: measures.updates_to_solve(records) for name, records in groups.items()},
+        {name: measures.updates_to_solve(records, hold) for name, records in groups.items()},
         first_crossing={name: updates.tolist() for name, updates in crossings.items()},
         first_crossing_ratio=statistics.estimate_ratio(*crossings.values()),
         other_measures=_compare_by_other_measures(*groups.values()),
+        not_crossed=_count_failures(groups, measures.has_crossed),
+        not_halfway=_count_failures(groups, measures.reached_half),
     )
-    return _with_unsolved(claim_by_ratio, groups)
+    return _with_unsolved(
+        claim_by_ratio, _count_failures(groups, partial(measures.is_solved, hold=hold)), groups
+    )
 
 
 def _compare_by_other_measures(
@@ -193,11 +199,14 @@ def _compare_by_other_measures(
     return found
 
 
-def _with_unsolved(claim: Claim, groups: Mapping[str, Sequence[Record]]) -> Claim:
-    """Returns the claim with the number of unsolved runs, undecided if their updates to solve could change it."""
-    unsolved = {
-        name: int(len(records) - measures.is_solved(records).sum()) for name, records in groups.items()
-    }
+def _count_failures(groups: Mapping[str, Sequence[Record]], has_happened: measures.Measure) -> dict[str, int]:
+    return {name: int(len(records) - has_happened(records).sum()) for name, records in groups.items()}
+
+
+def _with_unsolved(
+    claim: Claim, unsolved: Mapping[str, int], groups: Mapping[str, Sequence[Record]]
+) -> Claim:
+    """Returns the claim with the number of unsolved runs, undecided if their ratio is a bound on the other side."""
     numerator, denominator = unsolved.values()
     if not numerator + denominator:
         return claim

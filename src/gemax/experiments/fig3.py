@@ -13,7 +13,7 @@ from gemax.experiments.measures import solving_table
 from gemax.experiments.plots import return_curves
 
 ENV_IDS = ("two-rooms", "sixteen-leaves")
-SLOW_BUDGET = 2.5
+SLOW_BUDGET = 2.0
 """Length of the runs of the slow oracles, relative to the others, so that a ratio of 2 can be measured."""
 SETTINGS = {
     "GEM": {},

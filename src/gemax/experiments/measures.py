@@ -18,9 +18,12 @@ from gemax.runs.plots import rows_and_cells
 Measure: TypeAlias = Callable[[Sequence[Record]], PerSeed]
 
 
-def updates_to_solve(records: Sequence[Record]) -> PerSeed:
-    """Returns the update from which on each run solved its environment. Unsolved runs count with their length."""
-    return np.asarray([min(record.solved_at, record.config.run.updates) for record in records], float)
+def updates_to_solve(records: Sequence[Record], hold: float = np.inf) -> PerSeed:
+    """Returns the update from which on each run solved its environment. Unsolved runs count with their length.
+
+    It is solved if the return stays at `solved_return` for `hold` updates, or until the end of the run.
+    """
+    return np.asarray([min(record.held_at(hold), record.config.run.updates) for record in records], float)
 
 
 def updates_to_cross(records: Sequence[Record]) -> PerSeed:
@@ -33,14 +36,28 @@ def updates_to_half(records: Sequence[Record]) -> PerSeed:
     return np.asarray([min(record.half_crossing, record.config.run.updates) for record in records], float)
 
 
-def is_solved(records: Sequence[Record]) -> PerSeed:
-    """Returns 1 for each run that solved its environment until the end, else 0."""
-    return np.asarray([np.isfinite(record.solved_at) for record in records], float)
+def is_solved(records: Sequence[Record], hold: float = np.inf) -> PerSeed:
+    """Returns 1 for each run that solved its environment, for `hold` updates or until the end, else 0."""
+    return np.asarray([np.isfinite(record.held_at(hold)) for record in records], float)
 
 
 def has_crossed(records: Sequence[Record]) -> PerSeed:
     """Returns 1 for each run that reached `solved_return` at least once, else 0."""
     return np.asarray([np.isfinite(record.first_crossing) for record in records], float)
+
+
+def reached_half(records: Sequence[Record]) -> PerSeed:
+    """Returns 1 for each run that was halfway to `solved_return` at least once, else 0."""
+    return np.asarray([np.isfinite(record.half_crossing) for record in records], float)
+
+
+def shared_hold(groups: Sequence[Sequence[Record]]) -> float:
+    """Returns how many updates a solution has to last in a comparison: until the end, if all runs are equally long.
+
+    In a longer run there is more time to lose it again, so otherwise it is half of the shortest run.
+    """
+    lengths = {record.config.run.updates for records in groups for record in records}
+    return np.inf if len(lengths) == 1 else min(lengths) / 2
 
 
 def solving_table(panels: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
@@ -53,6 +70,7 @@ def solving_table(panels: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
         [
             title,
             label,
+            f"{max(record.config.run.updates for record in records):,}",
             *_solving_cells([record.first_crossing for record in records]),
             *_solving_cells([record.solved_at for record in records]),
             _solving_cells([record.half_crossing for record in records])[1],
@@ -65,6 +83,7 @@ def solving_table(panels: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
     head = (
         "environment",
         "run",
+        "updates",
         "seeds that crossed",
         "first crossing, updates",
         "seeds solved",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from gemax.core.moments import standardise
 from gemax.envs.registry import make_env
@@ -19,7 +19,7 @@ from gemax.runs.evaluation import evaluation_report, load_run
 from gemax.runs.files import write_arrays
 from gemax.runs.metrics_file import read_metrics
 from gemax.runs.run_directory import RunDirectory
-from gemax.runs.solving import Crossings, find_crossings, reaches
+from gemax.runs.solving import first_held, reaches
 from gemax.training.config import NUM_RETURNS, Config
 from gemax.training.learn import Trainer
 from gemax.training.state import TrainState
@@ -58,29 +58,36 @@ class Record(NamedTuple):
     @property
     def first_crossing(self) -> float:
         """The update at which the return first reached the environment's `solved_return`. Infinite if it never did."""
-        return self._update_at(self._crossings(solved_return(self.config.env.env_id)).first)
+        return self._first_at(solved_return(self.config.env.env_id))
 
     @property
     def solved_at(self) -> float:
         """The update from which on the return stayed at `solved_return` until the end. Infinite if it did not."""
-        return self._update_at(self._crossings(solved_return(self.config.env.env_id)).held)
+        return self.held_at(float("inf"))
+
+    def held_at(self, hold: float) -> float:
+        """Returns the update from which on the return stayed at `solved_return` for `hold` updates, or until the end.
+
+        Infinite if it did not.
+        """
+        is_reached = self._is_reached(solved_return(self.config.env.env_id))
+        return first_held(self.curves["update"], is_reached, hold)
 
     @property
     def half_crossing(self) -> float:
         """The update at which the return first was halfway to `solved_return`. Infinite if it never was."""
-        return self._update_at(self._crossings(half_return(self.config.env.env_id)).first)
+        return self._first_at(half_return(self.config.env.env_id))
 
     @property
     def commits(self) -> list[str]:
         """The commits that the run was trained at, in order. Several if it was resumed at another one."""
         return self.summary.get("commits") or [self.summary.get("commit") or "unknown"]
 
-    def _crossings(self, threshold: float) -> Crossings:
-        is_reached = reaches(self.curves["return"], threshold)
-        return find_crossings(is_reached & (self.curves["episodes"] >= NUM_RETURNS))
+    def _is_reached(self, threshold: float) -> Bool[np.ndarray, " lines"]:
+        return reaches(self.curves["return"], threshold) & (self.curves["episodes"] >= NUM_RETURNS)
 
-    def _update_at(self, index: int | None) -> float:
-        return float("inf") if index is None else float(self.curves["update"][index])
+    def _first_at(self, threshold: float) -> float:
+        return first_held(self.curves["update"], self._is_reached(threshold), hold=0)
 
     @property
     def entropy_share(self) -> float:

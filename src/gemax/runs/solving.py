@@ -44,3 +44,14 @@ def find_crossings(is_reached: Bool[np.ndarray, " points"]) -> Crossings:
     below = np.flatnonzero(~is_reached)
     held = int(below[-1]) + 1 if len(below) else 0
     return Crossings(int(np.argmax(is_reached)), held if held < len(is_reached) else None)
+
+
+def first_held(
+    update: Float[np.ndarray, " points"], is_reached: Bool[np.ndarray, " points"], hold: float
+) -> float:
+    """Returns the first update from which on the threshold is reached for `hold` updates, or until the end, or inf."""
+    below = update[~is_reached]
+    for start in update[is_reached]:
+        if not np.any((below > start) & (below <= start + hold)):
+            return float(start)
+    return float("inf")
