@@ -8,6 +8,7 @@ import time
 import pytest
 
 from gemax.experiments.experiment import SMOKE
+from gemax.experiments.records import GENERATION
 from gemax.experiments.store import RunStore, train_missing
 from gemax.launch.worker import split_cores
 from gemax.runs.provenance import provenance
@@ -64,6 +65,12 @@ def test_a_record_holds_the_run(store, trained):
 def test_a_failed_run_is_reported_and_others_continue(trained):
     (message,) = trained[0].failures.values()
     assert "environment must be one of" in message
+
+
+def test_a_run_of_older_training_code_is_not_continued(store, monkeypatch):
+    before = store.run_folder(small())
+    monkeypatch.setattr("gemax.experiments.store.GENERATION", GENERATION + 1)
+    assert store.run_folder(small()) != before
 
 
 def test_folders_of_finished_runs_are_deleted(store, trained):

@@ -182,12 +182,12 @@ def test_runs_of_different_lengths_are_compared_up_to_the_end_of_the_shortest():
 
 def test_tables_show_the_first_crossing_beside_the_update_from_which_on_it_is_solved():
     runs = {
-        "held": fake_seeds(solved_at=30),
+        "won": fake_seeds(solved_at=30),
         "lost": fake_seeds(solved_at=10, lost_at=90),
         "never": fake_seeds(),
     }
     assert solving_table({"2-Rooms": runs}).splitlines()[2:] == [
-        "| 2-Rooms | held | 100 | 5 of 5 | 30 to 34 | 5 of 5 | 30 to 34 | 30 to 34 | 0.69 (0.67 to 0.71) | 1 (1 to 1) |",
+        "| 2-Rooms | won | 100 | 5 of 5 | 30 to 34 | 5 of 5 | 30 to 34 | 30 to 34 | 0.69 (0.67 to 0.71) | 1 (1 to 1) |",
         "| 2-Rooms | lost | 100 | 5 of 5 | 10 to 14 | 0 of 5 | – | 10 to 14 | 0.78 (0.76 to 0.8) | 0 (0 to 0) |",
         "| 2-Rooms | never | 100 | 0 of 5 | – | 0 of 5 | – | – | 0 (0 to 0) | 0 (0 to 0) |",
     ]
@@ -455,14 +455,40 @@ def test_a_method_that_learns_with_no_value_has_no_vote():
 
 def test_trials_of_the_shared_search_train_for_the_same_frames():
     for run in tuning_shared.EXPERIMENT.sweep.values():
-        settings = {name: value for name, value in run.items() if name != "num_seeds"}
-        config = figure_config(preset="laptop", **settings)
-        start = figure_config(run["env_id"], "laptop", budget=tuning.BUDGETS.get(run["env_id"], 1.0))
-        frames, expected = (
-            of.run.updates * of.env.num_envs
-            for of in (config, start.replace(**tuning_shared.START[run["env_id"]]))
+        start = tuning_shared.START[run["env_id"]]
+        assert run["updates"] * run["num_envs"] == tuning_shared.UPDATES[run["env_id"]] * start["num_envs"]
+
+
+def test_a_chosen_number_of_environments_comes_with_updates_for_the_same_frames():
+    """The figures, and the search for scales, then train for as many frames as the search that chose it."""
+    runs = {label: fake_seeds(solved_at=50) for label in tuning_shared.EXPERIMENT.sweep}
+    for method in tuning_shared.TITLES:
+        runs[f"two-rooms {method} num_envs 32"] = fake_seeds(solved_at=10)
+    choices = tuning_shared.analyse(runs).choices
+    assert (choices["two-rooms"]["num_envs"], choices["two-rooms"]["figure_updates"]) == (32, 1000)
+    assert choices["sixteen-leaves"]["figure_updates"] == registry.ENVS["sixteen-leaves"].figure_updates
+    assert tuning_shared.updates_for("two-rooms", 32) == 1000
+
+
+def test_of_equal_trials_the_search_chooses_the_nearest_to_the_centre():
+    runs = {label: fake_seeds(solved_at=50) for label in tuning.EXPERIMENT.sweep}
+    choices = tuning.analyse(runs).choices
+    for env_id, method in ((env_id, method) for env_id in tuning.ENV_IDS for method in tuning.TITLES):
+        centre = registry.ENVS[env_id].paper_scales.get(
+            method, registry.ENVS[env_id].paper["intrinsic_scale"]
         )
-        assert frames == expected
+        scale = choices[env_id][method]["intrinsic_scale"]
+        assert scale == pytest.approx(centre * tuning.CENTRES.get(method, 1.0), rel=1e-2)
+
+
+def test_a_method_that_learns_in_no_trial_has_the_centre():
+    runs = {label: fake_seeds(solved_at=50) for label in tuning.EXPERIMENT.sweep}
+    for trial in tuning.trials("two-rooms", "rnd"):
+        runs[tuning.label_of("two-rooms", "rnd", trial)] = fake_seeds(solved_at=97)
+    runs["two-rooms rnd scale 1.5"] = fake_seeds(solved_at=96)
+    result = tuning.analyse(runs)
+    assert result.choices["two-rooms"]["rnd"] == {"intrinsic_scale": 0.05}
+    assert "**scale 0.05: 0.02** (no trial learned)" in result.table
 
 
 @pytest.mark.parametrize("search", [tuning, tuning_shared])
@@ -481,7 +507,9 @@ def test_the_results_of_a_search_do_not_change_its_runs(search, monkeypatch):
     for env_id in tuning.ENV_IDS:
         row = registry.ENVS[env_id]
         changed = row._replace(
-            laptop={**row.laptop, **chosen}, laptop_scales=dict.fromkeys(row.laptop_scales, 0.789)
+            laptop={**row.laptop, **chosen},
+            laptop_scales=dict.fromkeys(row.laptop_scales, 0.789),
+            figure_updates=2 * row.figure_updates,
         )
         monkeypatch.setitem(registry.ENVS, env_id, changed)
     assert seed_configs(search.EXPERIMENT, "laptop") == before

@@ -68,6 +68,14 @@ def test_the_paper_preset_has_every_number_of_the_paper(env):
     )
 
 
+def test_the_moments_of_rnd_decay_as_in_the_paper_and_the_setting_changes_no_other_run():
+    decays = {
+        method: configure("two-rooms", "paper", method=method).intrinsic.rnd_return_decay
+        for method in PAPER_METHODS
+    }
+    assert decays == {method: 0.95 if method == "rnd" else 1.0 for method in PAPER_METHODS}
+
+
 def test_the_torso_has_the_convolutions_of_the_paper():
     assert CONVOLUTIONS == ((32, 8, 4), (32, 4, 2), (64, 3, 1))
 

@@ -25,10 +25,11 @@ RND_READINGS = {
     "its return, no decay": {"rnd_return_decay": 1.0},
     "its error, decay 0.95": {"rnd_divisor": "error"},
 }
-"""What RND's error is divided by the standard deviation of. The first is that of the figures, the second that of RND's
+"""The quantity whose standard deviation divides RND's error. The first is that of the figures, the second that of RND's
 own paper."""
 RETURN_TO_ERROR = 50.0
-"""About how many times as large the standard deviation of the return is, for comparable scales."""
+"""About how many times as large the standard deviation of the return is in the first updates. Later, rewards that are
+divided without decay shrink with the error, and the others do not: that is a part of the reading."""
 VTRACE, AVERAGED = "V-trace", "averaged returns, TD advantage"
 
 
@@ -105,7 +106,7 @@ def analyse_rnd(runs: Runs) -> FigureResult:
 
 
 def rnd_settings(reading: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of a reading, with a scale that gives rewards of about the same size."""
+    """Returns the settings of a reading, with a scale that gives first rewards of about the same size."""
     settings = {"env_id": "two-rooms", "method": "rnd", **reading}
     if "rnd_divisor" in reading:
         scale = figure_config("two-rooms", "laptop", method="rnd").intrinsic.intrinsic_scale

@@ -28,8 +28,8 @@ class Claim(NamedTuple):
     holds: bool
     verdict: str
     """`holds` if the whole interval is on the claimed side of the bar, `does not hold` if the whole interval is on the
-    other side, `undecided` if the interval contains the bar, or if unsolved runs make the ratio a bound on the side that
-    does not decide. A claim about every seed holds if it is true of every seed, and otherwise does not hold."""
+    other side, `undecided` if the interval contains the bar, or if unsolved runs make the ratio a bound on the side
+    that does not decide. A claim about every seed holds if it is true of every seed, and otherwise does not hold."""
     measure: str
     """What `value` measures."""
     value: float

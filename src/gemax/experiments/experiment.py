@@ -11,7 +11,7 @@ from gemax.envs.registry import ENVS
 from gemax.experiments.claims import Claim
 from gemax.experiments.records import Record
 from gemax.training.config import Config, Preset
-from gemax.training.presets import PAPER, configure
+from gemax.training.presets import PAPER_BY_METHOD, configure
 
 Sweep: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The runs to train: for each label, the arguments of `figure_config`, and `num_seeds` if it has its own."""
@@ -62,14 +62,17 @@ SMOKE = {
 
 
 def figure_config(env_id: str, preset: Preset, *, budget: float = 1.0, **settings: Any) -> Config:
-    """Returns the configuration of a run in a figure. GEM is the paper's, over all episodes, and so is RND.
+    """Returns the configuration of a run in a figure.
+
+    As in the paper, GEM is over all episodes, and the moments of RND's return decay.
 
     In the `laptop` preset, the number of updates is `budget` times `figure_updates` of the environment. The `paper`
     preset has its own number of updates, and ignores `budget`.
     """
-    chosen: dict[str, Any] = {"episodic_weight": 0.0}
-    if settings.get("method") == "rnd":
-        chosen["rnd_return_decay"] = PAPER["rnd_return_decay"]
+    chosen: dict[str, Any] = {
+        "episodic_weight": 0.0,
+        **PAPER_BY_METHOD.get(settings.get("method", "gem"), {}),
+    }
     if preset == "laptop":
         chosen["updates"] = round(budget * ENVS[env_id].figure_updates)
     return configure(env_id, preset, **(chosen | settings))

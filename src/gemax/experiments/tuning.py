@@ -5,7 +5,7 @@ A method without a shift tries seven scales. GEM tries five scales and two more 
 paper's value. The trial with the largest mean area under the curve of the return is the method's choice. The choices
 become the `laptop` presets of the paper's environments. The search does not affect Gymnasium environments.
 
-`tuning_shared` has the settings that all methods share. It comes first.
+`tuning_shared` has the settings that all methods share. It comes first, and this search uses what it chose.
 """
 
 from typing import Any
@@ -17,35 +17,36 @@ from gemax.experiments.experiment import Experiment, FigureResult, Runs
 from gemax.experiments.fig4 import ENV_IDS, TITLES
 from gemax.experiments.measures import return_areas
 from gemax.experiments.tables import markdown_table
+from gemax.experiments.tuning_shared import FIRST_SEED, learns, updates_for
+from gemax.training.config import Config
 
-FIRST_SEED = 100
-"""First seed of both searches. Figures use seeds from 0."""
 NUM_SEEDS = {env_id: 1 if env_id == "cartpole-swingup" else 2 for env_id in ENV_IDS}
 """Seeds of each trial. Runs in the swing-up take three to six times as long."""
-BUDGETS = {"cartpole-swingup": 0.5}
-"""Length of the runs of both searches as a share of those of the figures, if not 1. The swing-up takes as long as all
-other environments together, and half of its updates show which settings learn it early."""
-SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""Multiples of the scale, for methods without a shift."""
+SCALES = (1.0, 0.3, 3.0, 0.1, 10.0, 0.03, 30.0)
+"""Multiples of the scale, for methods without a shift. Of equal trials the first is chosen, nearest to the centre."""
 CENTRES = {"rnd": 50.0}
 """The multiple of the paper's scale that a method's scales lie around, if not 1. RND's return has a standard deviation
-of 45 to 105 times that of its error, so that scales around the paper's value would all be too small for this agent."""
-SCALES_WITH_SHIFT, SHIFTS = (0.1, 0.3, 1.0, 3.0, 10.0), (0.3, 3.0)
+of 24 to 84 times that of its error, so that scales around the paper's value would all be too small for this agent."""
+SCALES_WITH_SHIFT, SHIFTS = (1.0, 0.3, 3.0, 0.1, 10.0), (0.3, 3.0)
 """Multiples of the scale and of the shift, for GEM."""
 NUM_TRIALS = len(SCALES)
 
 
 def search_settings(env_id: str, method: str) -> dict[str, Any]:
-    """Returns what all runs of a method in an environment have in common, in both searches.
+    """Returns what all trials of a method in an environment have in common.
 
     Methods without a shift have the shift 0, so that their runs stay the same when the search changes GEM's preset.
     """
-    settings = {"env_id": env_id, "method": method, "budget": BUDGETS.get(env_id, 1.0)}
+    settings = {
+        "env_id": env_id,
+        "method": method,
+        "updates": updates_for(env_id, ENVS[env_id].laptop.get("num_envs", Config().env.num_envs)),
+    }
     return settings if method == "gem" else settings | {"intrinsic_shift": 0.0}
 
 
 def trials(env_id: str, method: str) -> list[dict[str, Any]]:
-    """Returns the settings of a method's trials in an environment."""
+    """Returns the settings of a method's trials in an environment, from the centre outwards."""
     row = ENVS[env_id]
     if method != "gem":
         centre = row.paper_scales[method] * CENTRES.get(method, 1.0)
@@ -73,17 +74,26 @@ def _describe(settings: dict[str, Any]) -> str:
 
 
 def analyse(runs: Runs) -> FigureResult:
-    """Makes the table of all trials, best first, with the choice of each method."""
+    """Makes the table of all trials, best first, with the choice of each method.
+
+    A method that learns in no trial has the first one, the centre.
+    """
     rows: list[list[str]] = []
     choices: dict[str, dict[str, Any]] = {env_id: {} for env_id in ENV_IDS}
     for env_id in ENV_IDS:
         for method in TITLES:
             settings = trials(env_id, method)
             areas = [return_areas(runs[label_of(env_id, method, trial)]).mean() for trial in settings]
-            order = np.argsort(areas)[::-1]
-            choices[env_id][method] = settings[order[0]]
-            described = [f"{_describe(settings[index])}: {areas[index]:.3g}" for index in order]
-            rows.append([ENVS[env_id].title, method, f"**{described[0]}**", "; ".join(described[1:])])
+            order = np.argsort(-np.array(areas), kind="stable").tolist()
+            is_learned = learns(env_id, areas)
+            best, *others = order if is_learned else range(len(areas))
+            choices[env_id][method] = settings[best]
+            described = [
+                f"{_describe(trial)}: {area:.3g}" for trial, area in zip(settings, areas, strict=True)
+            ]
+            chosen = f"**{described[best]}**" + ("" if is_learned else " (no trial learned)")
+            rest = "; ".join(described[index] for index in others)
+            rows.append([ENVS[env_id].title, method, chosen, rest])
     head = ["environment", "method", "best trial: area under the curve", "other trials"]
     return FigureResult(None, table=markdown_table(head, rows), choices=choices)
 

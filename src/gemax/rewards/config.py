@@ -74,6 +74,7 @@ class IntrinsicConfig:
     error itself."""
     rnd_return_decay: Fraction = 1.0
     """Decay per update of the moments of RND's intrinsic return. 1 counts all steps equally, as in RND's paper. 0.95 is
-    that of the GEM paper, and then rewards do not fade."""
+    that of the GEM paper: rewards are then relative to recent errors."""
     normalise_reward: bool = True
-    """Standardise GEM's intrinsic reward before scaling and shifting it. Without it, the shift is not used."""
+    """Standardise GEM's intrinsic reward before scaling and shifting it. Without it, the shift is only used
+    with `centre_reward`."""

@@ -24,7 +24,6 @@ PAPER: dict[str, Any] = {
     "episodic_weight": 0.0,
     "huber_exponent": 4.0,
     "embedding_penalty": 1e-4,
-    "rnd_return_decay": 0.95,
     # The paper does not list these. docs/presets.md explains our choices.
     "returns": "vtrace",
     "vtrace_lambda": 1.0,
@@ -36,6 +35,9 @@ PAPER: dict[str, Any] = {
     "updates_per_call": 2,
 }
 """Settings of the `paper` preset for all environments: `tab:commonhyper`, and our choices for settings not listed."""
+
+PAPER_BY_METHOD: dict[str, dict[str, Any]] = {"rnd": {"rnd_return_decay": 0.95}}
+"""Settings of the `paper` preset that only one method uses. Runs of the other methods do not depend on them."""
 
 
 def configure(env_id: str, preset: Preset = "laptop", frames: int | None = None, **settings: Any) -> Config:
@@ -57,7 +59,7 @@ def configure(env_id: str, preset: Preset = "laptop", frames: int | None = None,
         raise ValueError(f"preset must be one of {', '.join(get_args(Preset))}; got {preset!r}.")
     row, method = find_env(env_id), settings.get("method", "gem")
     is_paper = preset == "paper"
-    values = {**PAPER, **row.paper} if is_paper else dict(row.laptop)
+    values = {**PAPER, **row.paper, **PAPER_BY_METHOD.get(method, {})} if is_paper else dict(row.laptop)
     scales = row.paper_scales if is_paper else row.laptop_scales
     if method in scales:
         values["intrinsic_scale"] = scales[method]

@@ -10,7 +10,7 @@ from gemax.experiments.explore.table import (
     format_frames,
     is_kept,
     median_frames,
-    return_at_equal_frames,
+    return_at,
     write_table,
 )
 
@@ -53,19 +53,29 @@ def test_a_row_has_counts_and_medians_over_seeds():
     ]
     (row,) = lines(records)("| DoorKey-8x8 | GEM |")
     assert (
-        row == "| DoorKey-8x8 | GEM | 5 of 5 | 120 k | 0.487 | 400 k | 5 of 5 | 0.977 | 0.977 | 1.00 | 102 |"
+        row == "| DoorKey-8x8 | GEM | 5 of 5 | 120 k | 0.977 | 400 k | 5 of 5 | 0.977 | 0.977 | 1.00 | 102 |"
     )
 
 
-def test_methods_are_compared_at_the_end_of_the_other_methods_budget():
-    budget = TASKS["door-key"].frames_of_others
-    curve = {"frames": [budget - 1000, budget + 1000, 2 * budget], "return": [0.2, 0.4, 0.9]}
-    assert return_at_equal_frames(fake_record("door-key") | {"curve": curve}) == pytest.approx(0.3)
-    assert math.isnan(
-        return_at_equal_frames(fake_record("door-key") | {"curve": {"frames": [], "return": []}})
-    )
-    other = {"frames": [1000, budget], "return": [0.0, 0.5]}
-    assert return_at_equal_frames(fake_record("door-key", "rnd") | {"curve": other}) == 0.5
+def test_returns_after_some_frames_are_read_off_the_curve():
+    curve = {"frames": [1000, 3000, 4000], "return": [0.2, 0.4, 0.9]}
+    assert return_at({"curve": curve}, 2000) == pytest.approx(0.3)
+    assert return_at({"curve": curve}, 5000) == 0.9
+    assert math.isnan(return_at({"curve": curve}, 500))
+    assert math.isnan(return_at({"curve": {"frames": [], "return": []}}, 2000))
+
+
+def test_methods_are_compared_at_the_end_of_the_shortest_run():
+    """Also if all budgets were scaled: GEM's return of 1 came after the other method's run had ended."""
+    gem = fake_record("door-key") | {"frames": 40_000, "curve": {"frames": [2e4, 4e4], "return": [0.25, 1.0]}}
+    other = fake_record("door-key", "rnd") | {
+        "frames": 20_000,
+        "curve": {"frames": [1e4, 2e4], "return": [0.0, 0.5]},
+    }
+    found = lines([gem, other])
+    assert found("| DoorKey-8x8 | GEM |")[0].split(" | ")[4] == "0.25"
+    assert found("| DoorKey-8x8 | RND |")[0].split(" | ")[4] == "0.5"
+    assert lines([gem])("| DoorKey-8x8 | GEM |")[0].split(" | ")[4] == "1"
 
 
 def test_unsupported_methods_are_marked():

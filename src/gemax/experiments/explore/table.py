@@ -24,9 +24,9 @@ learning curve, is in `explore/`. All settings but the method are the defaults o
 Gymnasium registers, on average over 100 episodes. *Frames to solve*: when the mean return of the last 100 episodes
 first reached that in training; the median over seeds, where a run that never did counts as infinite. *Frames*: length
 of a run. In the ten tasks before DeepSea, the other methods train for half as long as GEM, and for at most 500,000
-frames. *Return at equal frames*: mean return of the last 100 episodes of training when the other methods' budget ends,
-for GEM too. *Kept*: runs that end with at least 0.9 of their normalised peak. *Normalised*: 0 is a random policy, and 1
-is the best return. Returns and seconds are medians over seeds.
+frames. *Return at equal frames*: mean return of the last 100 episodes of training when the shortest run of the task has
+ended. *Kept*: runs that end with at least 0.9 of their normalised peak. *Normalised*: 0 is a random policy, and 1 is
+the best return. Returns and seconds are medians over seeds.
 """
 
 
@@ -86,7 +86,9 @@ def _row(task: str, method: str, planned: Mapping, finished: Mapping) -> list[st
         method_title,
         f"{num_solved} of {len(records)}" + (f" (of {planned[task, method]})" if is_missing else ""),
         format_frames(median_frames(records)),
-        format_number(float(np.median([return_at_equal_frames(record) for record in records]))),
+        format_number(
+            float(np.median([return_at(record, shared_frames(task, finished)) for record in records]))
+        ),
         format_frames(_median(records, "frames")),
         f"{num_kept} of {len(records)}",
         *(format_number(_median(records, name)) for name in ("return_sampled", "return_greedy")),
@@ -95,15 +97,19 @@ def _row(task: str, method: str, planned: Mapping, finished: Mapping) -> list[st
     ]
 
 
-def return_at_equal_frames(record: Record) -> float:
-    """Returns the mean return of the last 100 episodes of training after the budget of the other methods.
+def shared_frames(task: str, finished: Mapping) -> float:
+    """Returns the length of the shortest finished run of a task, up to which all methods can be compared."""
+    return min(
+        record["frames"] for (name, _), records in finished.items() if name == task for record in records
+    )
 
-    NaN if no episode ended.
-    """
+
+def return_at(record: Record, frames: float) -> float:
+    """Returns the mean return of the last 100 episodes of training after these frames. NaN if none had ended."""
     curve = record["curve"]
     if not curve["frames"]:
         return float("nan")
-    return float(np.interp(TASKS[record["task"]].frames_of_others, curve["frames"], curve["return"]))
+    return float(np.interp(frames, curve["frames"], curve["return"], left=np.nan))
 
 
 def is_kept(record: Record) -> bool:
