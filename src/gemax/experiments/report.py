@@ -127,9 +127,9 @@ def _measured(claim: dict[str, Any]) -> list[str]:
 
 
 def _cost_text(experiment: dict[str, Any]) -> str:
-    runs = f"{experiment['runs']} runs, " if experiment["runs"] else ""
-    seconds = experiment["seconds_of_training"]
-    text = f"`{experiment['command']}`: {runs}{seconds:,.0f} s of training"
+    text = f"`{experiment['command']}`"
+    if experiment["runs"]:
+        text += f": {experiment['runs']} runs, {experiment['seconds_of_training']:,.0f} s of training"
     if trained_at := experiment.get("trained_at"):
         text += f", trained at {', '.join(f'{commit} ({count})' for commit, count in trained_at.items())}"
     return f"{text}. Analysed at commit {experiment['commit']}."

@@ -1,15 +1,15 @@
 """Reproduces experiments: trains the missing runs, then writes figures, claims and the report."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gemax.experiments.claims import Claim
+from gemax.experiments.computed import Computed, Training
 from gemax.experiments.curves import curves_csv
 from gemax.experiments.experiment import Experiment, seed_configs
-from gemax.experiments.records import GENERATION, changed_settings
+from gemax.experiments.records import GENERATION, Record, changed_settings
 from gemax.experiments.registry import find_experiment
 from gemax.experiments.report import write_report
 from gemax.experiments.store import Progress, RunStore, train_missing
@@ -107,17 +107,16 @@ def _write_experiment(
     versions: dict[str, Any],
 ) -> Sequence[Claim]:
     """Analyses one experiment and writes its files."""
-    started, out = time.monotonic(), options.out
+    out = options.out
+    runs: Any
     if experiment.compute is not None:
         check_stop()
-        runs: Any = experiment.compute(store.folder, options.smoke)
-        seconds, num_runs, commits = time.monotonic() - started, 0, Counter()
+        computed = experiment.compute(store.folder, options.smoke)
+        runs, trainings = computed if isinstance(computed, Computed) else Computed(computed)
     else:
         runs = {label: [store.load(config) for config in row] for label, row in configs.items()}
-        records = [record for row in runs.values() for record in row]
-        seconds, num_runs = sum(record.summary["seconds"] for record in records), len(records)
-        commits = Counter(", then ".join(record.commits) for record in records)
-        if records:
+        trainings = {label: [_training_of(record) for record in row] for label, row in runs.items()}
+        if trainings:
             write_bytes(out / "curves" / f"{name}.csv", curves_csv(runs).encode())
     result = experiment.analyse(runs)
     if result.figure is not None:
@@ -127,25 +126,38 @@ def _write_experiment(
         "title": experiment.title,
         "claim": experiment.claim,
         "command": _command(name, options),
-        "preset": _preset(configs, options),
         "generation": GENERATION,
-        "runs": num_runs,
-        "trained_at": dict(commits),
-        "seconds_of_training": round(seconds, 1),
+        **_training_content(trainings),
         **versions,
         "plots": [] if result.figure is None else [f"{name}.png"],
         "table": result.table,
         "choices": dict(result.choices),
         "claims": [claim._asdict() for claim in result.claims],
-        "configurations": {label: changed_settings(row[0]) for label, row in configs.items()},
+        "configurations": {label: changed_settings(row[0].config) for label, row in trainings.items()},
     }
     write_json(out / f"{name}.json", content)
     return result.claims
 
 
-def _preset(configs: dict[str, list[Config]], options: Options) -> str:
-    """Returns the preset of the runs. Some experiments have their own."""
-    return next((row[0].run.preset for row in configs.values() if row), options.preset)
+def _training_of(record: Record) -> Training:
+    return Training(record.config, ", then ".join(record.commits), record.summary["seconds"])
+
+
+def _training_content(trainings: Mapping[str, Sequence[Training]]) -> dict[str, Any]:
+    """Returns what the JSON file says about the runs. The preset is None if an experiment has no runs.
+
+    The preset is that of the runs, because some experiments have their own.
+    """
+    rows = [training for row in trainings.values() for training in row]
+    commits = Counter[str]()
+    for training in rows:
+        commits[training.commit] += training.config.run.seeds
+    return {
+        "preset": next((training.config.run.preset for training in rows), None),
+        "runs": commits.total(),
+        "trained_at": dict(commits),
+        "seconds_of_training": round(sum(training.seconds for training in rows), 1),
+    }
 
 
 def _command(name: str, options: Options) -> str:
