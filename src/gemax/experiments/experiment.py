@@ -48,7 +48,8 @@ class Experiment:
     smoke_config: Callable[[Config], Config] = lambda config: config
     """Called on each configuration in a smoke test. May replace it by one that another experiment trains as well."""
     compute: Callable[[Path, bool], Any] | None = None
-    """Computes the results without training runs. Takes a folder for its files, and whether this is a smoke test."""
+    """Computes the results without a sweep, as a `Computed` if it trains something. Takes a folder for its files, and
+    whether this is a smoke test."""
 
 
 SMOKE = {
