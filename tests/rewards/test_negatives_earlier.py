@@ -14,13 +14,15 @@ from gemax.rewards import negatives_earlier
 from gemax.rewards.build import RewardInputs, build_gem
 from gemax.rewards.config import IntrinsicConfig
 from gemax.rewards.gem import Term, gem
-from gemax.rewards.negatives_earlier import earlier_steps
+from gemax.rewards.negatives_earlier import earlier_steps, is_remembered
 from gemax.testing import example_transitions, slice_steps
 from gemax.types import Observations
 
 SIZE, ENVS, STEPS = 4, 6, 12
 NETWORK = torso_and_heads(16, 8, (SIZE, 1))
-CONFIG = IntrinsicConfig(intrinsic_scale=1.0, normalise_reward=False, embedding_size=SIZE)
+CONFIG = IntrinsicConfig(
+    intrinsic_scale=1.0, normalise_reward=False, embedding_size=SIZE, negative_memory_period=1
+)
 ROWS = jax.random.normal(jax.random.key(0), (10, 3))
 TRANSITIONS = example_transitions(3, ROWS, ENVS, STEPS)
 KEY = jax.random.key(0)
@@ -70,6 +72,34 @@ def test_steps_beyond_the_capacity_are_forgotten():
     np.testing.assert_allclose(later, expected, rtol=2e-5, atol=1e-5)
 
 
+def test_only_one_of_several_steps_is_remembered():
+    """The negatives of the second rollout are its steps, and the last remembered ones of the first."""
+    config = dataclasses.replace(CONFIG, negative_memory_period=3)
+    method = build(earlier_steps(config, capacity=2), config, learning_rate=0.0)
+    _, state, _ = method.step(initial_state(method), slice_steps(TRANSITIONS, 0, 9), KEY)
+    later, _, _ = method.step(state, slice_steps(TRANSITIONS, 9, STEPS), KEY)
+    kept = np.flatnonzero(is_remembered(jnp.arange(9), 3))
+    assert kept.tolist() == [0, 2, 5, 7]
+    index = jnp.concatenate([kept[-2:], jnp.arange(9, STEPS)])
+    row = TRANSITIONS.next_observation.row_index[index]
+    remembered = TRANSITIONS._replace(next_observation=TRANSITIONS.next_observation._replace(row_index=row))
+    expected = reference(state.parameters, remembered, 2)
+    np.testing.assert_allclose(later, expected, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("period", [1, 2, 16, 100])
+def test_the_share_of_remembered_steps_is_the_same_at_every_step_of_an_episode(period):
+    times = jnp.arange(200_000)
+    found = np.asarray(is_remembered(times, period))
+    for episode_length in (16, 20, 32, 100):
+        by_step = found[: len(found) // episode_length * episode_length].reshape(-1, episode_length)
+        np.testing.assert_allclose(by_step.mean(axis=0), 1 / period, rtol=0.1)
+    # Also in a few consecutive steps there are neither too many nor too few.
+    counts = np.convolve(found, np.ones(4 * period), mode="valid")
+    assert (counts.min(), counts.max()) >= (3, 3)
+    assert counts.max() <= 5
+
+
 def objective_of_pairs(parameters, observations):
     """`eq:taco.kernel.obj` of observations [time, envs, D], with k of every pair of different environments."""
     num_steps, num_envs, size = observations.shape
@@ -101,15 +131,17 @@ def test_objective_and_gradient_equal_those_of_all_pairs_of_different_environmen
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
 
 
-def test_remembering_step_by_step_gives_the_memory_of_the_rollout():
-    method = build(earlier_steps(CONFIG, capacity=7))
+@pytest.mark.parametrize(("period", "capacity"), [(1, 7), (3, 7), (3, 2)])
+def test_remembering_step_by_step_gives_the_memory_of_the_rollout(period, capacity):
+    config = dataclasses.replace(CONFIG, negative_memory_period=period)
+    method = build(earlier_steps(config, capacity=capacity), config)
     state = initial_state(method)
     assert method.remember is not None
     remembered, is_valid = state, jnp.ones(ENVS, bool)
     for time in range(STEPS):
         remembered = method.remember(remembered, slice_steps(TRANSITIONS, time, time + 1), is_valid)
     _, learned, _ = method.step(state, TRANSITIONS, KEY)
-    for name in ("rows", "length"):
+    for name in ("rows", "length", "time"):
         np.testing.assert_array_equal(
             getattr(remembered.terms[0].memory, name), getattr(learned.terms[0].memory, name)
         )
@@ -122,6 +154,7 @@ def test_environments_that_took_no_step_are_not_remembered():
     is_valid = jnp.arange(ENVS) != 2
     remembered = method.remember(state, slice_steps(TRANSITIONS, 0, 1), is_valid).terms[0].memory
     np.testing.assert_array_equal(remembered.length, is_valid.astype(int))
+    np.testing.assert_array_equal(remembered.time, is_valid.astype(int))
     np.testing.assert_array_equal(remembered.rows[:, 2], state.terms[0].memory.rows[:, 2])
 
 

@@ -30,15 +30,20 @@ from gemax.rewards.negatives_other_envs import EXPONENTIAL, overlap_of_steps
 from gemax.rewards.similarity import PairSimilarity, pair_similarity
 from gemax.types import Transition, gather_flat, tree_where
 
+GOLDEN_RATIO = 2_654_435_769
+"""The golden ratio as a fraction of 2³². Its multiples modulo 2³² are spread evenly, also those of every n-th step."""
+
 
 class EarlierSteps(NamedTuple):
-    """The last observations of each environment, oldest first."""
+    """Earlier observations of each environment, oldest first."""
 
     rows: Float[Array, "capacity envs *shape"]
     outputs: Outputs
     """Outputs of f and g for the rows, stored so that the reward of a single step need not recompute them."""
     length: Int[Array, " envs"]
     """Number of entries of each environment, counted from the newest."""
+    time: Int[Array, " envs"]
+    """Number of steps of each environment up to now, remembered or not."""
 
 
 def earlier_steps(
@@ -46,8 +51,8 @@ def earlier_steps(
 ) -> Negatives:
     """Returns negatives from the rollout, and from `capacity` steps before it, of all other environments.
 
-    All of them are used; none are sampled. If observations are so large that the memory would exceed
-    `MAX_MEMORY_SIZE`, it holds fewer steps.
+    All of them are used; none are sampled. One of `negative_memory_period` steps is remembered. If observations are so
+    large that the memory would exceed `MAX_MEMORY_SIZE`, it holds fewer steps.
     """
     if capacity < 1:
         raise ValueError(f"capacity must be at least 1 step before the rollout; got {capacity}.")
@@ -63,7 +68,8 @@ def earlier_steps(
                 f"the memory cannot hold one observation of each environment; got {num_envs}."
             )
         empty = jnp.zeros((min(capacity, max_capacity), num_envs, *rows.shape[1:]))
-        return EarlierSteps(empty, apply_to_memory(apply, empty), jnp.zeros(num_envs, jnp.int32))
+        zeros = jnp.zeros(num_envs, jnp.int32)
+        return EarlierSteps(empty, apply_to_memory(apply, empty), zeros, zeros)
 
     def appended(memory: EarlierSteps, outputs: Outputs, transitions: Transition) -> EarlierSteps:
         """Returns the steps of the memory, followed by those of the rollout."""
@@ -77,15 +83,27 @@ def earlier_steps(
             append(memory.rows, observations.rows),
             jax.tree.map(append, memory.outputs, outputs),
             memory.length + num_steps,
+            memory.time + num_steps,
         )
 
-    def newest(steps: EarlierSteps, capacity: int) -> EarlierSteps:
-        """Returns the last `capacity` steps."""
-        rows, outputs = jax.tree.map(lambda leaf: leaf[-capacity:], steps[:2])
-        return EarlierSteps(rows, outputs, jnp.minimum(steps.length, capacity))
+    def remembered(steps: EarlierSteps, num_steps: int) -> EarlierSteps:
+        """Returns the entries that the memory keeps, after a rollout of `num_steps` has been appended."""
+        capacity = steps.rows.shape[0] - num_steps
+        time = steps.time[None] - num_steps + jnp.arange(num_steps)[:, None]
+        is_new = is_remembered(time, config.negative_memory_period)
+        is_kept = jnp.concatenate([jnp.ones((capacity, time.shape[1]), bool), is_new])
+        # Stable: what is kept comes last, in order of time.
+        order = jnp.argsort(is_kept, axis=0, stable=True)[-capacity:]
+
+        def take(values: Array) -> Array:
+            return jnp.take_along_axis(values, order.reshape(*order.shape, *[1] * (values.ndim - 2)), axis=0)
+
+        rows, outputs = jax.tree.map(take, steps[:2])
+        length = jnp.minimum(steps.length - num_steps + jnp.sum(is_new, axis=0), capacity)
+        return EarlierSteps(rows, outputs, length.astype(steps.length.dtype), steps.time)
 
     def compare(memory: EarlierSteps, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
-        capacity, (num_steps, num_envs) = memory.rows.shape[0], transitions.reward.shape
+        num_steps, num_envs = transitions.reward.shape
         steps = appended(memory, outputs, transitions)
         is_filled = jnp.arange(len(steps.rows))[:, None] >= len(steps.rows) - steps.length[None]
         # A non-finite observation must not affect the rewards of the others.
@@ -100,7 +118,7 @@ def earlier_steps(
         counts = jnp.maximum(jnp.sum(weight) - jnp.sum(weight, axis=0), 1.0)
         contrast = Contrast(*(sums / jnp.tile(counts, num_steps)[:, None]).T)
         overlap = overlap_of_steps(similarity, new, transitions)
-        return Comparison((Batch(new.log_g, contrast),), newest(steps, capacity), overlap=overlap)
+        return Comparison((Batch(new.log_g, contrast),), remembered(steps, num_steps), overlap=overlap)
 
     def product(points: Array, others: Array, columns: Array, own_env: Groups) -> Array:
         """Returns the sums of k(x, x') times the columns, over the negatives of other environments."""
@@ -118,11 +136,16 @@ def earlier_steps(
     def remember(
         memory: EarlierSteps, outputs: Outputs, transitions: Transition, is_valid: Bool[Array, " envs"]
     ) -> EarlierSteps:
-        extended = newest(appended(memory, outputs, transitions), memory.rows.shape[0])
+        extended = remembered(appended(memory, outputs, transitions), len(transitions.reward))
         by_env = [_envs_first(steps) for steps in (extended, memory)]
         return _envs_first(tree_where(is_valid, *by_env))
 
     return Negatives(init, compare, by_step, refresh, remember, has_memory=True)
+
+
+def is_remembered(time: Int[Array, " *steps"], period: int) -> Bool[Array, " *steps"]:
+    """Returns which steps are remembered: one of `period`, spread so that no length of episodes is favoured."""
+    return time.astype(jnp.uint32) * jnp.uint32(GOLDEN_RATIO) <= jnp.uint32((2**32 - 1) // period)
 
 
 def _flat(values: Float[Array, "time envs *F"]) -> Float[Array, "steps *F"]:
@@ -132,4 +155,4 @@ def _flat(values: Float[Array, "time envs *F"]) -> Float[Array, "steps *F"]:
 def _envs_first(steps: EarlierSteps) -> EarlierSteps:
     """Swaps the axes of time and environments."""
     rows, outputs = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), steps[:2])
-    return EarlierSteps(rows, outputs, steps.length)
+    return steps._replace(rows=rows, outputs=outputs)
