@@ -365,10 +365,9 @@ def test_a_memory_of_negatives_is_refused_where_it_has_no_effect():
             replay_buffer_kwargs={"negative_memory_size": 4},
         )
     # Fewer than eight environments.
-    with pytest.raises(
-        ValueError, match="negative_memory_size has no effect here, where negatives come from"
-    ):
-        trained(method="gem", negative_memory_size=4)
+    for name in ("negative_memory_size", "negative_memory_period"):
+        with pytest.raises(ValueError, match=f"{name} has no effect here, where negatives come from"):
+            trained(method="gem", **{name: 4})
 
 
 def test_the_metrics_of_a_replay_buffer_need_one():

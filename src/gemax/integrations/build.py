@@ -82,12 +82,12 @@ def build_reward_for(
     method = options.method
     if isinstance(method, IntrinsicReward):
         return method
-    memory_size = options.settings.get("negative_memory_size")
-    if recent_negatives and memory_size:
-        raise ValueError(
-            "negative_memory_size has no effect here, where negatives come from the last 1,024 steps. Use at least "
-            f"{MIN_ENVS} environments, in the wrapper also per_step=False; got {memory_size}."
-        )
+    for name in ("negative_memory_size", "negative_memory_period"):
+        if recent_negatives and options.settings.get(name):
+            raise ValueError(
+                f"{name} has no effect here, where negatives come from the last 1,024 steps. Use at least {MIN_ENVS} "
+                f"environments, in the wrapper also per_step=False; got {options.settings[name]}."
+            )
     config = configure(GYM_PREFIX, method=method, **options.settings)
     inputs = RewardInputs(
         optimiser=make_optimiser(config.agent, config.intrinsic.reward_learning_rate),
