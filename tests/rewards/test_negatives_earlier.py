@@ -72,8 +72,9 @@ def test_steps_beyond_the_capacity_are_forgotten():
     np.testing.assert_allclose(later, expected, rtol=2e-5, atol=1e-5)
 
 
-def test_only_one_of_several_steps_is_remembered():
+def test_only_one_of_several_steps_is_remembered_if_episodes_overlap(monkeypatch):
     """The negatives of the second rollout are its steps, and the last remembered ones of the first."""
+    monkeypatch.setattr(negatives_earlier, "MIN_OVERLAP", 0.0)
     config = dataclasses.replace(CONFIG, negative_memory_period=3)
     method = build(earlier_steps(config, capacity=2), config, learning_rate=0.0)
     _, state, _ = method.step(initial_state(method), slice_steps(TRANSITIONS, 0, 9), KEY)
@@ -85,6 +86,17 @@ def test_only_one_of_several_steps_is_remembered():
     remembered = TRANSITIONS._replace(next_observation=TRANSITIONS.next_observation._replace(row_index=row))
     expected = reference(state.parameters, remembered, 2)
     np.testing.assert_allclose(later, expected, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("overlap", "kept"), [(0.95, [2, 5, 7, 10]), (0.85, [8, 9, 10, 11])])
+def test_every_step_is_remembered_if_layouts_differ(monkeypatch, overlap, kept):
+    monkeypatch.setattr(negatives_earlier, "overlap_of_steps", lambda *arguments: jnp.asarray(overlap))
+    config = dataclasses.replace(CONFIG, negative_memory_period=3)
+    method = build(earlier_steps(config, capacity=4), config)
+    memory = method.step(initial_state(method), TRANSITIONS, KEY)[1].terms[0].memory
+    expected = ROWS[TRANSITIONS.next_observation.row_index[jnp.asarray(kept)]]
+    np.testing.assert_array_equal(memory.rows, expected)
+    np.testing.assert_array_equal(memory.period, 3 if overlap >= 0.9 else 1)
 
 
 @pytest.mark.parametrize("period", [1, 2, 16, 100])
@@ -132,15 +144,18 @@ def test_objective_and_gradient_equal_those_of_all_pairs_of_different_environmen
 
 
 @pytest.mark.parametrize(("period", "capacity"), [(1, 7), (3, 7), (3, 2)])
-def test_remembering_step_by_step_gives_the_memory_of_the_rollout(period, capacity):
+def test_remembering_step_by_step_gives_the_memory_of_the_rollout(period, capacity, monkeypatch):
+    """The period is that of the rollout before."""
+    monkeypatch.setattr(negatives_earlier, "MIN_OVERLAP", 0.0)
     config = dataclasses.replace(CONFIG, negative_memory_period=period)
     method = build(earlier_steps(config, capacity=capacity), config)
-    state = initial_state(method)
     assert method.remember is not None
+    _, state, _ = method.step(initial_state(method), slice_steps(TRANSITIONS, 0, 4), KEY)
+    np.testing.assert_array_equal(state.terms[0].memory.period, period)
     remembered, is_valid = state, jnp.ones(ENVS, bool)
-    for time in range(STEPS):
+    for time in range(4, STEPS):
         remembered = method.remember(remembered, slice_steps(TRANSITIONS, time, time + 1), is_valid)
-    _, learned, _ = method.step(state, TRANSITIONS, KEY)
+    _, learned, _ = method.step(state, slice_steps(TRANSITIONS, 4, STEPS), KEY)
     for name in ("rows", "length", "time"):
         np.testing.assert_array_equal(
             getattr(remembered.terms[0].memory, name), getattr(learned.terms[0].memory, name)

@@ -2,7 +2,7 @@
 
 A rollout of Gymnasium environments is short, and its states are correlated. The density that g learns from it is then
 mostly noise. A memory of the last observations of each environment adds negatives without more environments. They come
-from slightly older policies. To have more of them, the negatives of x are the states of all other environments, not of
+from older policies. To have more of them, the negatives of x are the states of all other environments, not of
 one half.
 """
 
@@ -34,6 +34,10 @@ GOLDEN_RATIO = 2_654_435_769
 """The golden ratio as a fraction of 2³². Its multiples modulo 2³² are spread evenly, also those of every n-th step."""
 
 
+MIN_OVERLAP = 0.9
+"""Episodes with at least this overlap have the same layout, so that states of much older episodes are comparable."""
+
+
 class EarlierSteps(NamedTuple):
     """Earlier observations of each environment, oldest first."""
 
@@ -44,6 +48,8 @@ class EarlierSteps(NamedTuple):
     """Number of entries of each environment, counted from the newest."""
     time: Int[Array, " envs"]
     """Number of steps of each environment up to now, remembered or not."""
+    period: Int[Array, " envs"]
+    """One of this many steps is remembered, since the last rollout."""
 
 
 def earlier_steps(
@@ -51,8 +57,9 @@ def earlier_steps(
 ) -> Negatives:
     """Returns negatives from the rollout, and from `capacity` steps before it, of all other environments.
 
-    All of them are used; none are sampled. One of `negative_memory_period` steps is remembered. If observations are so
-    large that the memory would exceed `MAX_MEMORY_SIZE`, it holds fewer steps.
+    All of them are used; none are sampled. If episodes have the same layout, one of `negative_memory_period` steps is
+    remembered, otherwise every step. If observations are so large that the memory would exceed `MAX_MEMORY_SIZE`, it
+    holds fewer steps.
     """
     if capacity < 1:
         raise ValueError(f"capacity must be at least 1 step before the rollout; got {capacity}.")
@@ -69,7 +76,7 @@ def earlier_steps(
             )
         empty = jnp.zeros((min(capacity, max_capacity), num_envs, *rows.shape[1:]))
         zeros = jnp.zeros(num_envs, jnp.int32)
-        return EarlierSteps(empty, apply_to_memory(apply, empty), zeros, zeros)
+        return EarlierSteps(empty, apply_to_memory(apply, empty), zeros, zeros, zeros + 1)
 
     def appended(memory: EarlierSteps, outputs: Outputs, transitions: Transition) -> EarlierSteps:
         """Returns the steps of the memory, followed by those of the rollout."""
@@ -84,13 +91,14 @@ def earlier_steps(
             jax.tree.map(append, memory.outputs, outputs),
             memory.length + num_steps,
             memory.time + num_steps,
+            memory.period,
         )
 
     def remembered(steps: EarlierSteps, num_steps: int) -> EarlierSteps:
         """Returns the entries that the memory keeps, after a rollout of `num_steps` has been appended."""
         capacity = steps.rows.shape[0] - num_steps
         time = steps.time[None] - num_steps + jnp.arange(num_steps)[:, None]
-        is_new = is_remembered(time, config.negative_memory_period)
+        is_new = is_remembered(time, steps.period[None])
         is_kept = jnp.concatenate([jnp.ones((capacity, time.shape[1]), bool), is_new])
         # Stable: what is kept comes last, in order of time.
         order = jnp.argsort(is_kept, axis=0, stable=True)[-capacity:]
@@ -100,7 +108,13 @@ def earlier_steps(
 
         rows, outputs = jax.tree.map(take, steps[:2])
         length = jnp.minimum(steps.length - num_steps + jnp.sum(is_new, axis=0), capacity)
-        return EarlierSteps(rows, outputs, length.astype(steps.length.dtype), steps.time)
+        length = length.astype(steps.length.dtype)
+        return steps._replace(rows=rows, outputs=outputs, length=length)
+
+    def with_period(steps: EarlierSteps, overlap: Float[Array, ""]) -> EarlierSteps:
+        """Returns the steps with the period that fits the overlap of episodes."""
+        period = jnp.where(overlap >= MIN_OVERLAP, config.negative_memory_period, 1)
+        return steps._replace(period=jnp.full_like(steps.period, period))
 
     def compare(memory: EarlierSteps, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
         num_steps, num_envs = transitions.reward.shape
@@ -118,7 +132,8 @@ def earlier_steps(
         counts = jnp.maximum(jnp.sum(weight) - jnp.sum(weight, axis=0), 1.0)
         contrast = Contrast(*(sums / jnp.tile(counts, num_steps)[:, None]).T)
         overlap = overlap_of_steps(similarity, new, transitions)
-        return Comparison((Batch(new.log_g, contrast),), remembered(steps, num_steps), overlap=overlap)
+        memory = remembered(with_period(steps, overlap), num_steps)
+        return Comparison((Batch(new.log_g, contrast),), memory, overlap=overlap)
 
     def product(points: Array, others: Array, columns: Array, own_env: Groups) -> Array:
         """Returns the sums of k(x, x') times the columns, over the negatives of other environments."""
@@ -143,9 +158,10 @@ def earlier_steps(
     return Negatives(init, compare, by_step, refresh, remember, has_memory=True)
 
 
-def is_remembered(time: Int[Array, " *steps"], period: int) -> Bool[Array, " *steps"]:
+def is_remembered(time: Int[Array, "*steps"], period: Int[Array, "..."] | int) -> Bool[Array, "*steps"]:
     """Returns which steps are remembered: one of `period`, spread so that no length of episodes is favoured."""
-    return time.astype(jnp.uint32) * jnp.uint32(GOLDEN_RATIO) <= jnp.uint32((2**32 - 1) // period)
+    bound = jnp.uint32(2**32 - 1) // jnp.asarray(period, jnp.uint32)
+    return time.astype(jnp.uint32) * jnp.uint32(GOLDEN_RATIO) <= bound
 
 
 def _flat(values: Float[Array, "time envs *F"]) -> Float[Array, "steps *F"]:
