@@ -35,7 +35,7 @@ GOLDEN_RATIO = 2_654_435_769
 
 
 MIN_OVERLAP = 0.9
-"""Episodes with at least this overlap have the same layout, so that states of much older episodes are comparable."""
+"""Episodes with less overlap have layouts of their own, so that states of much older episodes say little."""
 
 
 class EarlierSteps(NamedTuple):
@@ -49,7 +49,7 @@ class EarlierSteps(NamedTuple):
     time: Int[Array, " envs"]
     """Number of steps of each environment up to now, remembered or not."""
     period: Int[Array, " envs"]
-    """One of this many steps is remembered, since the last rollout."""
+    """One of this many steps is remembered."""
 
 
 def earlier_steps(
@@ -57,9 +57,9 @@ def earlier_steps(
 ) -> Negatives:
     """Returns negatives from the rollout, and from `capacity` steps before it, of all other environments.
 
-    All of them are used; none are sampled. If episodes have the same layout, one of `negative_memory_period` steps is
-    remembered, otherwise every step. If observations are so large that the memory would exceed `MAX_MEMORY_SIZE`, it
-    holds fewer steps.
+    All of them are used; none are sampled. One of `negative_memory_period` steps is remembered, and every step from the
+    first rollout on whose episodes have layouts of their own. If observations are so large that the memory would exceed
+    `MAX_MEMORY_SIZE`, it holds fewer steps.
     """
     if capacity < 1:
         raise ValueError(f"capacity must be at least 1 step before the rollout; got {capacity}.")
@@ -76,7 +76,8 @@ def earlier_steps(
             )
         empty = jnp.zeros((min(capacity, max_capacity), num_envs, *rows.shape[1:]))
         zeros = jnp.zeros(num_envs, jnp.int32)
-        return EarlierSteps(empty, apply_to_memory(apply, empty), zeros, zeros, zeros + 1)
+        period = jnp.full_like(zeros, config.negative_memory_period)
+        return EarlierSteps(empty, apply_to_memory(apply, empty), zeros, zeros, period)
 
     def appended(memory: EarlierSteps, outputs: Outputs, transitions: Transition) -> EarlierSteps:
         """Returns the steps of the memory, followed by those of the rollout."""
@@ -112,9 +113,11 @@ def earlier_steps(
         return steps._replace(rows=rows, outputs=outputs, length=length)
 
     def with_period(steps: EarlierSteps, overlap: Float[Array, ""]) -> EarlierSteps:
-        """Returns the steps with the period that fits the overlap of episodes."""
-        period = jnp.where(overlap >= MIN_OVERLAP, config.negative_memory_period, 1)
-        return steps._replace(period=jnp.full_like(steps.period, period))
+        """Returns the steps with a period of 1 if the episodes of this rollout have layouts of their own.
+
+        This is not taken back: the episodes of a policy that has learned to solve all layouts overlap again.
+        """
+        return steps._replace(period=jnp.where(overlap < MIN_OVERLAP, 1, steps.period))
 
     def compare(memory: EarlierSteps, outputs: Outputs, transitions: Transition, key: PRNGKeyArray):
         num_steps, num_envs = transitions.reward.shape
