@@ -49,8 +49,8 @@ class IntrinsicConfig:
     """Earlier steps of each environment whose states are negatives too, at most what fits into 128 MB. They reduce the
     noise of short rollouts. 0 uses the states of the current update only, as in the paper; so does `num_negatives`."""
     negative_memory_period: PositiveInt = 16
-    """One of this many steps enters the memory of earlier steps. With 16, 64 of them reach 1,024 steps back. If episodes
-    have layouts of their own, every step does."""
+    """One of this many steps enters the memory of earlier steps. With 16, 64 of them reach 1,024 steps back. If
+    episodes have layouts of their own, every step does."""
     past_visits_decay: Fraction = 0.0
     """Decay per update of a memory of past visits for negatives, in gridworlds without noise (not in the paper).
     0 uses the states of the current update only, as in the paper."""
