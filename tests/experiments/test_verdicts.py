@@ -449,8 +449,8 @@ def test_a_method_that_learns_with_no_value_has_no_vote():
     first, *others = tuning_shared.scores(runs, "mountain-car", "learning_rate").values()
     assert first < 0.02
     assert others == [1.0, 1.0]
-    nobody = {label: [fake_record(constant_return=-995.0)] for label in runs}
-    assert set(tuning_shared.scores(nobody, "mountain-car", "learning_rate").values()) == {0.0}
+    unlearned = {label: [fake_record(constant_return=-995.0)] for label in runs}
+    assert set(tuning_shared.scores(unlearned, "mountain-car", "learning_rate").values()) == {0.0}
 
 
 def test_trials_of_the_shared_search_train_for_the_same_frames():

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from gemax.experiments.explore.plot import plot_curves
@@ -157,3 +158,12 @@ def test_the_figure_has_one_panel_per_task_with_runs():
     figure = plot_curves(records)
     assert [axis.get_title() for axis in figure.axes] == ["Acrobot", "DoorKey-8x8"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["GEM", "RND"]
+
+
+def test_the_curve_of_a_shorter_run_ends_where_the_run_ends():
+    short = fake_record("door-key", "rnd") | {"curve": {"frames": [1000.0, 200_000.0], "return": [0.0, 0.5]}}
+    figure = plot_curves([fake_record("door-key"), short])
+    drawn = {line.get_color(): line for line in figure.axes[0].get_lines() if len(line.get_xdata()) > 2}
+    ends = {colour: line.get_xdata()[np.isfinite(line.get_ydata())].max() for colour, line in drawn.items()}
+    assert ends["tab:blue"] == pytest.approx(400)
+    assert ends["tab:green"] == pytest.approx(200, abs=5)

@@ -66,5 +66,5 @@ def _draw_task(axis: Axes, task: Task, records: Sequence[Mapping[str, Any]]) -> 
 
 
 def _interpolate(grid: np.ndarray, curve: Mapping[str, Sequence[float]]) -> np.ndarray:
-    """Returns the return at the points of the grid. NaN before the first episode ended."""
-    return np.interp(grid, curve["frames"], curve["return"], left=np.nan)
+    """Returns the return at the points of the grid. NaN before the first episode ended and after the run."""
+    return np.interp(grid, curve["frames"], curve["return"], left=np.nan, right=np.nan)
