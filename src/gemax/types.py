@@ -228,6 +228,8 @@ class Transition(NamedTuple):
     """LSTM state before the step."""
     episode_return: Any = None
     """Return of the episode up to and including this step."""
+    discounted_return: Any = None
+    """The same, in which each reward has been discounted since it was received."""
     is_partial: Any = None
     """Whether this is an incomplete first episode, whose return does not count."""
 

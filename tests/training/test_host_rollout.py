@@ -15,6 +15,7 @@ from gemax.training.host_rollout import HostActor, first_episode_limits, reset_s
 from gemax.training.learn import extrinsic_reward
 from gemax.training.loop import initial_states, train
 from gemax.training.presets import configure
+from gemax.training.state import keep_largest_return
 from gemax.types import Transition
 
 TINY = {
@@ -97,12 +98,13 @@ def test_transitions_are_the_same_in_every_autoreset_mode(mode):
     envs.close()
     ends = steps.terminated | steps.truncated
     gaps = ~steps.is_valid
+    discount = trainer.config.agent.discount
     assert ends.any()
     assert gaps.any() == (mode == AutoresetMode.NEXT_STEP)
     if mode == AutoresetMode.NEXT_STEP:
         np.testing.assert_array_equal(gaps[1:], ends[:-1] & steps.is_valid[:-1])
     for time, env in zip(*np.nonzero(gaps), strict=True):
-        for name in ("observation", "next_observation", "action", "reward", "episode_return"):
+        for name in ("observation", "next_observation", "action", "reward", "discounted_return"):
             np.testing.assert_array_equal(
                 getattr(steps, name)[time, env], getattr(steps, name)[time - 1, env]
             )
@@ -113,6 +115,8 @@ def test_transitions_are_the_same_in_every_autoreset_mode(mode):
         np.testing.assert_array_equal(
             real.observation[1:][~over[:-1]], real.next_observation[:-1][~over[:-1]]
         )
+        previous = np.where(real.is_first, 0.0, np.concatenate([[0.0], real.discounted_return[:-1]]))
+        np.testing.assert_allclose(real.discounted_return, real.reward + discount * previous, rtol=1e-6)
         # The second number of an observation counts the steps of the episode, and so does the agent's time.
         np.testing.assert_array_equal(real.observation[:, 1], real.inputs.time)
         np.testing.assert_array_equal(real.next_observation[:, 1], real.inputs.time + 1)
@@ -146,14 +150,14 @@ def test_scaled_rewards_of_any_size_are_learned_alike():
 @pytest.mark.parametrize(
     ("kept", "now", "expected"), [(0.0, 0.4, 4.0), (-0.9, 0.4, 4.0), (-50.0, 4.0, 0.08), (1.0, 8.0, 0.5)]
 )
-def test_rewards_are_scaled_by_the_largest_recent_return(kept, now, expected):
+def test_rewards_are_scaled_by_the_largest_recent_discounted_return(kept, now, expected):
     trainer = trainer_in(Counting)
     statistics = initial_states(trainer).statistics
-    statistics = statistics._replace(returns=statistics.returns.at[3].set(kept))
+    statistics = keep_largest_return(statistics, jnp.full((2, 8), kept), jnp.asarray(3))
     nothing = VectorTransition(*(np.zeros((2, 8)) for _ in VectorTransition._fields))
     steps = Transition(
         None, None, nothing.reward, nothing.reward, jnp.ones((2, 8)), *[nothing.terminated] * 3, None, None,
-        episode_return=jnp.full((2, 8), now),
+        discounted_return=jnp.full((2, 8), now),
     )  # fmt: skip
     assert extrinsic_reward(trainer.config, statistics, steps) == pytest.approx(expected)
     unscaled = trainer.config.replace(return_scale=0.0)

@@ -28,6 +28,8 @@ from gemax.training.rollout import collect, reset_actor
 from gemax.training.state import (
     count_returns,
     initial_statistics,
+    keep_largest_return,
+    largest_return,
     return_moments,
     return_progress,
 )
@@ -233,6 +235,16 @@ def test_progress_is_the_place_of_the_return_of_nine_in_ten_episodes_between_the
     assert progress_of(0.0, *[10.0] * 100, terminated=False) == 1
 
 
+def test_largest_return_is_that_of_the_last_100_updates():
+    statistics = initial_statistics(0)
+    found = []
+    for update, size in enumerate([-30.0, 4.0, *[0.1] * 101]):
+        statistics = keep_largest_return(statistics, jnp.full((2, 3), size), jnp.asarray(update))
+        found.append(float(largest_return(statistics)))
+    assert found[:100] == [30.0] * 100
+    assert found[100:] == [4.0, 1.0, 1.0]
+
+
 def test_updates_count_as_rewarded_with_the_squared_progress_of_the_return(trainer, state):
     _, steps = jax.jit(partial(collect, trainer.collector.env, trainer), static_argnums=2)(
         state, state.actor, 2, jax.random.key(2)
@@ -248,7 +260,8 @@ def test_updates_count_as_rewarded_with_the_squared_progress_of_the_return(train
         now_statistics = statistics._replace(
             returns=statistics.returns.at[0].set(0.5), counts_fully=statistics.counts_fully.at[0].set(True)
         )
-        found = _updated_statistics(trainer, now_statistics, now).rewarded_updates
+        now_state = state._replace(statistics=now_statistics)
+        found = _updated_statistics(trainer, now_state, now).rewarded_updates
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

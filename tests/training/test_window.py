@@ -13,7 +13,8 @@ def actor():
     zeros = jnp.zeros(2)
     inputs = AgentInputs(jnp.zeros(2, jnp.int32), zeros, jnp.zeros(2, int))
     lstm_state = LSTMState(jnp.zeros((2, 3)), jnp.zeros((2, 3)))
-    return ActorState((), jnp.zeros((2, 1)), inputs, jnp.ones(2, bool), lstm_state, zeros, jnp.zeros(2, bool))
+    no = jnp.zeros(2, bool)
+    return ActorState((), jnp.zeros((2, 1)), inputs, ~no, lstm_state, zeros, zeros, no)
 
 
 def steps():

@@ -59,6 +59,7 @@ class HostActor:
     ) -> None:
         self._envs, self._spec = envs, trainer.spec
         self._reward_free = trainer.config.env.reward_free
+        self._discount = trainer.config.agent.discount
         self._act = jax.jit(partial(_act, trainer), static_argnames="greedy")
         self._tables = jax.jit(trainer.network.tables)
         first = initial_actor(trainer, (), jnp.asarray(envs.reset(seed, first_limits)))
@@ -96,6 +97,7 @@ class HostActor:
         )
         outcome = self._envs.step(action)
         episode_return = before.episode_return + outcome.reward
+        discounted_return = self._discount * before.discounted_return + outcome.reward
         if self._reward_free:
             # The return is still logged. Neither the policy nor the learner sees the reward.
             outcome = without_reward(outcome)
@@ -115,15 +117,16 @@ class HostActor:
             inputs=before.inputs,
             lstm_state=before.lstm_state,
             episode_return=episode_return,
+            discounted_return=discounted_return,
             # The return of an episode that was dropped is not counted.
             is_partial=before.is_partial | outcome.is_dropped,
         )
+        self.state = self._next_state(before, previous_action, acted.lstm_state, outcome, transition)
         self.num_dropped += int(outcome.is_dropped.sum())
         if self._last is not None and not outcome.is_valid.all():
             # An environment that was only reset took no step. Its previous transition is repeated as padding.
             padding = self._last._replace(is_valid=outcome.is_valid)
             transition = _choose(outcome.is_valid, transition, padding)
-        self.state = self._next_state(before, previous_action, acted.lstm_state, outcome, episode_return)
         self._last = transition
         return transition
 
@@ -133,7 +136,7 @@ class HostActor:
         previous_action: HostArray,
         lstm_state: LSTMState,
         outcome: VectorTransition,
-        episode_return: HostArray,
+        transition: Transition,
     ) -> ActorState:
         time: HostArray = np.minimum(before.inputs.time + 1, self._spec.horizon).astype(np.int32)
         state = ActorState(
@@ -142,7 +145,8 @@ class HostActor:
             inputs=AgentInputs(previous_action, outcome.reward, time),
             is_first=outcome.is_first,
             lstm_state=lstm_state,
-            episode_return=episode_return,
+            episode_return=transition.episode_return,
+            discounted_return=transition.discounted_return,
             is_partial=before.is_partial & ~outcome.is_first,
         )
         if not outcome.is_first.any():
@@ -151,6 +155,9 @@ class HostActor:
         return state._replace(
             inputs=_choose(outcome.is_first, self._initial.inputs, state.inputs),
             episode_return=_choose(outcome.is_first, self._initial.episode_return, state.episode_return),
+            discounted_return=_choose(
+                outcome.is_first, self._initial.discounted_return, state.discounted_return
+            ),
         )
 
 

@@ -29,6 +29,7 @@ from gemax.training.state import (
     count_returns,
     count_visits,
     initial_statistics,
+    keep_largest_return,
     largest_return,
     return_moments,
     return_progress,
@@ -101,7 +102,7 @@ def learn(
         opt_state=opt_state,
         reward=reward_state,
         observation_moments=_updated_observation_moments(trainer, state.observation_moments, transitions),
-        statistics=_updated_statistics(trainer, state.statistics, transitions),
+        statistics=_updated_statistics(trainer, state, transitions),
     )
     metrics = {
         "intrinsic_reward": jnp.mean(intrinsic),
@@ -118,14 +119,15 @@ def extrinsic_reward(
     """Returns the extrinsic reward that the agent learns from.
 
     With `return_scale`, rewards are scaled by the largest recent return. The intrinsic scale and the entropy cost are
-    then comparable between environments. Returns below 1 count as 1.
+    then comparable between environments. These returns are discounted, as those that the agent learns from. Otherwise
+    rewards of many steps would be too small beside the intrinsic reward. Returns below 1 count as 1.
     """
     if config.env.reward_free:
         return 0.0
     if not config.agent.return_scale:
         return transitions.reward
-    assert transitions.episode_return is not None
-    largest = jnp.maximum(largest_return(statistics), jnp.max(jnp.abs(transitions.episode_return)))
+    assert transitions.discounted_return is not None
+    largest = jnp.maximum(largest_return(statistics), jnp.max(jnp.abs(transitions.discounted_return)))
     return transitions.reward * (config.agent.return_scale / largest)
 
 
@@ -296,11 +298,10 @@ def _updated_observation_moments(trainer: Trainer, moments: Moments, transitions
     return update_observation_moments(moments, transitions.next_observation.reshape(-1, *moments.mean.shape))
 
 
-def _updated_statistics(
-    trainer: Trainer, statistics: RunningStatistics, transitions: Transition
-) -> RunningStatistics:
+def _updated_statistics(trainer: Trainer, state: TrainState, transitions: Transition) -> RunningStatistics:
     ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
-    statistics = count_returns(statistics, transitions.episode_return, ended, transitions.terminated)
+    statistics = count_returns(state.statistics, transitions.episode_return, ended, transitions.terminated)
+    statistics = keep_largest_return(statistics, transitions.discounted_return, state.update)
     # Squared, because a policy that is far from its best return still has to explore.
     progress = return_progress(statistics) ** 2
     statistics = statistics._replace(rewarded_updates=statistics.rewarded_updates + progress)

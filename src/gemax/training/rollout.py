@@ -51,6 +51,7 @@ def initial_actor(trainer: Trainer, states: State, observation: Shaped[Array, "e
         is_first=jnp.ones(num_envs, bool),
         lstm_state=trainer.network.initial_lstm_state(num_envs),
         episode_return=zeros,
+        discounted_return=zeros,
         is_partial=jnp.zeros(num_envs, bool),
     )
 
@@ -101,6 +102,7 @@ def collect(
         # Rewards from Python numbers are weakly typed, which would compile the update twice.
         reward = timestep.reward.astype(jnp.float32)
         episode_return = actor.episode_return + reward
+        discounted_return = trainer.config.agent.discount * actor.discounted_return + reward
         transition = Transition(
             observation=actor.observation,
             next_observation=stored(outcome.next_state, timestep.observation),
@@ -118,6 +120,7 @@ def collect(
             inputs=actor.inputs,
             lstm_state=actor.lstm_state,
             episode_return=episode_return,
+            discounted_return=discounted_return,
             is_partial=actor.is_partial,
         )
         next_actor = ActorState(
@@ -131,6 +134,7 @@ def collect(
             is_first=ended,
             lstm_state=tree_where(ended, initial_lstm_state, acted.lstm_state),
             episode_return=jnp.where(ended, 0.0, episode_return),
+            discounted_return=jnp.where(ended, 0.0, discounted_return),
             is_partial=actor.is_partial & ~ended,
         )
         return next_actor, transition

@@ -10,6 +10,8 @@ from gemax.networks import AgentInputs, LSTMState, Parameters
 from gemax.training.config import NUM_RECENT_RETURNS, NUM_RETURNS
 from gemax.types import Transition, Tree
 
+NUM_RECENT_UPDATES = 100
+"""`largest_return` is that of this many of the last updates."""
 FAILING_SHARE = 0.1
 """`return_progress` ignores this share of the recent episodes, those with the lowest returns."""
 
@@ -27,6 +29,8 @@ class ActorState(NamedTuple):
     lstm_state: LSTMState
     episode_return: Float[Array, " envs"]
     """Return of the current episode so far."""
+    discounted_return: Float[Array, " envs"]
+    """The same, in which each reward has been discounted since it was received."""
     is_partial: Bool[Array, " envs"]
     """Whether this is an incomplete first episode: it started after time 0, or will be truncated before the horizon."""
 
@@ -53,6 +57,8 @@ class RunningStatistics(NamedTuple):
     lowest_return: Float[Array, ""]
     highest_return: Float[Array, ""]
     """Lowest and highest return of all episodes. 0 before the first one ends."""
+    largest_returns: Float[Array, " updates"]
+    """Ring buffer of the largest absolute discounted return of each update."""
     rewarded_updates: Float[Array, ""]
     """Sum of `return_progress` squared over all updates: the number of updates with a high return."""
 
@@ -109,13 +115,23 @@ def initial_statistics(num_cells: int) -> RunningStatistics:
         num_returns=jnp.zeros((), int),
         lowest_return=jnp.zeros(()),
         highest_return=jnp.zeros(()),
+        largest_returns=jnp.zeros(NUM_RECENT_UPDATES),
         rewarded_updates=jnp.zeros(()),
     )
 
 
+def keep_largest_return(
+    statistics: RunningStatistics, discounted_returns: Float[Array, "time envs"], update: Int[Array, ""]
+) -> RunningStatistics:
+    """Keeps the largest absolute discounted return of an update in the ring buffer."""
+    largest = jnp.max(jnp.abs(discounted_returns))
+    kept = statistics.largest_returns.at[update % NUM_RECENT_UPDATES].set(largest)
+    return statistics._replace(largest_returns=kept)
+
+
 def largest_return(statistics: RunningStatistics) -> Float[Array, ""]:
-    """Returns the largest absolute value of the last 1,000 returns, and at least 1."""
-    return jnp.maximum(jnp.max(jnp.abs(statistics.returns)), 1.0)
+    """Returns the largest absolute discounted return of the last 100 updates, and at least 1."""
+    return jnp.maximum(jnp.max(statistics.largest_returns), 1.0)
 
 
 def return_progress(statistics: RunningStatistics) -> Float[Array, ""]:

@@ -31,6 +31,7 @@ def empty_window(actor: ActorState, num_steps: int) -> Window:
         inputs=repeated(actor.inputs),
         lstm_state=repeated(actor.lstm_state),
         episode_return=zeros,
+        discounted_return=zeros,
         is_partial=~true,
     )
     return Window(transitions, zeros)
