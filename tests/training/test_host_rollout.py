@@ -150,15 +150,19 @@ def test_scaled_rewards_of_any_size_are_learned_alike():
 @pytest.mark.parametrize(
     ("kept", "now", "expected"), [(0.0, 0.4, 4.0), (-0.9, 0.4, 4.0), (-50.0, 4.0, 0.08), (1.0, 8.0, 0.5)]
 )
-def test_rewards_are_scaled_by_the_largest_recent_discounted_return(kept, now, expected):
+def test_rewards_are_scaled_by_the_largest_recent_return(kept, now, expected):
     trainer = trainer_in(Counting)
-    statistics = initial_states(trainer).statistics
-    statistics = keep_largest_return(statistics, jnp.full((2, 8), kept), jnp.asarray(3))
     nothing = VectorTransition(*(np.zeros((2, 8)) for _ in VectorTransition._fields))
-    steps = Transition(
-        None, None, nothing.reward, nothing.reward, jnp.ones((2, 8)), *[nothing.terminated] * 3, None, None,
-        discounted_return=jnp.full((2, 8), now),
-    )  # fmt: skip
+
+    def with_returns(size):
+        returns = jnp.full((2, 8), size)
+        return Transition(
+            None, None, nothing.reward, nothing.reward, jnp.ones((2, 8)), *[nothing.terminated] * 3, None, None,
+            discounted_return=returns, episode_return=returns,
+        )  # fmt: skip
+
+    statistics = keep_largest_return(initial_states(trainer).statistics, with_returns(kept), jnp.asarray(3))
+    steps = with_returns(now)
     assert extrinsic_reward(trainer.config, statistics, steps) == pytest.approx(expected)
     unscaled = trainer.config.replace(return_scale=0.0)
     assert (extrinsic_reward(unscaled, statistics, steps) == 1.0).all()

@@ -32,6 +32,7 @@ from gemax.training.state import (
     largest_return,
     return_moments,
     return_progress,
+    return_size,
 )
 from gemax.training.window import extend
 from gemax.types import ends
@@ -42,6 +43,7 @@ SMALL = {
 }  # fmt: skip
 
 
+RETURNS = ("discounted_return", "episode_return")
 METHODS = [name for name in get_args(IntrinsicConfig.__annotations__["method"]) if name != "custom"]
 
 
@@ -68,6 +70,13 @@ def learn_once(trainer):
 @pytest.fixture(scope="module")
 def state(init):
     return init(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def steps(trainer, state):
+    """One rollout of six steps."""
+    rollout = jax.jit(partial(collect, trainer.collector.env, trainer), static_argnums=2)
+    return rollout(state, state.actor, 6, jax.random.key(2))[1]
 
 
 # With a table, with noise, and with vectors; with GEM, and with NGU+RND, which includes NGU and RND.
@@ -212,14 +221,15 @@ def test_intrinsic_reward_has_half_its_weight_after_its_half_life_and_never_vani
     assert intrinsic_weight(free, jnp.asarray(0), jnp.asarray(10**6)) == 1
 
 
-def test_progress_is_the_place_of_the_return_of_nine_in_ten_episodes_between_the_lowest_and_the_highest():
-    def progress_of(*returns, terminated=True):
-        statistics, ended = initial_statistics(0), jnp.ones((1, 1), bool)
-        for episode_return in returns:
-            step_return, step_end = jnp.full((1, 1), episode_return), jnp.full((1, 1), terminated)
-            statistics = count_returns(statistics, step_return, ended, step_end)
-        return float(return_progress(statistics))
+def progress_of(*returns, terminated=True, enough=1.0):
+    statistics, ended = initial_statistics(0), jnp.ones((1, 1), bool)
+    for episode_return in returns:
+        step_return, step_end = jnp.full((1, 1), episode_return), jnp.full((1, 1), terminated)
+        statistics = count_returns(statistics, step_return, ended, step_end)
+    return float(return_progress(statistics, enough))
 
+
+def test_progress_is_the_place_of_the_return_of_nine_in_ten_episodes_between_the_lowest_and_the_highest():
     assert progress_of() == 0
     assert progress_of(0.0, 0.0) == 0
     # A sparse reward of 1: 0 while more than a tenth of the episodes fails, then 1.
@@ -235,34 +245,78 @@ def test_progress_is_the_place_of_the_return_of_nine_in_ten_episodes_between_the
     assert progress_of(0.0, *[10.0] * 100, terminated=False) == 1
 
 
-def test_largest_return_is_that_of_the_last_100_updates():
+def test_progress_towards_a_share_of_the_highest_return_is_1_from_there_on():
+    assert progress_of(0.0, 500.0, *[50.0] * 100, enough=0.25) == pytest.approx(0.4)
+    assert progress_of(0.0, 500.0, *[125.0] * 100, enough=0.25) == 1
+    assert progress_of(0.0, 500.0, *[400.0] * 100, enough=0.25) == 1
+    # As many episodes have to succeed as before, and avoided costs count half as before.
+    assert progress_of(*[0.0] * 11, *[1.0] * 89, enough=0.25) == 0
+    assert progress_of(-40.0, *[0.0] * 100, terminated=False, enough=0.25) == 0.5
+
+
+def test_size_of_returns_is_the_largest_discounted_gain_or_the_largest_loss_of_an_episode(steps):
+    def size(discounted, undiscounted):
+        returns = (jnp.zeros(steps.reward.shape).at[1, 2].set(value) for value in (discounted, undiscounted))
+        return float(return_size(steps._replace(**dict(zip(RETURNS, returns, strict=True)))))
+
+    assert size(0.0, 0.0) == 0
+    assert size(98.0, 500.0) == 98
+    assert size(-86.0, -200.0) == 200
+    assert size(60.0, 10.0) == 60
+
+
+def test_largest_return_is_that_of_the_last_100_updates(steps):
     statistics = initial_statistics(0)
     found = []
     for update, size in enumerate([-30.0, 4.0, *[0.1] * 101]):
-        statistics = keep_largest_return(statistics, jnp.full((2, 3), size), jnp.asarray(update))
+        now = steps._replace(**dict.fromkeys(RETURNS, jnp.full(steps.reward.shape, size)))
+        statistics = keep_largest_return(statistics, now, jnp.asarray(update))
         found.append(float(largest_return(statistics)))
     assert found[:100] == [30.0] * 100
     assert found[100:] == [4.0, 1.0, 1.0]
 
 
-def test_updates_count_as_rewarded_with_the_squared_progress_of_the_return(trainer, state):
-    _, steps = jax.jit(partial(collect, trainer.collector.env, trainer), static_argnums=2)(
-        state, state.actor, 2, jax.random.key(2)
-    )
+def test_updates_count_with_the_squared_progress_of_the_return(trainer, state, steps):
     ended = jnp.zeros(steps.reward.shape, bool).at[:, 0].set(True)
     steps = steps._replace(terminated=ended, is_partial=~ended)
-    for lowest, expected in ((0.5, 0.0), (0.0, 0.25), (-0.5, 0.4444445)):
+    # Half of the way to the highest return, and a tenth of it.
+    for highest, successful, rewarded in ((1.0, 0.25, 1.0), (5.0, 0.01, 0.16)):
         statistics = state.statistics._replace(
-            num_returns=jnp.asarray(1), lowest_return=jnp.asarray(lowest), highest_return=jnp.asarray(1.0)
+            num_returns=jnp.asarray(1), lowest_return=jnp.zeros(()), highest_return=jnp.asarray(highest)
         )
         now = steps._replace(episode_return=jnp.full(steps.reward.shape, 0.5))
-        # The one return before is half-way too.
+        # The one return before is the same.
         now_statistics = statistics._replace(
             returns=statistics.returns.at[0].set(0.5), counts_fully=statistics.counts_fully.at[0].set(True)
         )
-        now_state = state._replace(statistics=now_statistics)
-        found = _updated_statistics(trainer, now_state, now).rewarded_updates
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        found = _updated_statistics(trainer, state._replace(statistics=now_statistics), now)
+        np.testing.assert_allclose(found.successful_updates, successful, rtol=1e-5)
+        np.testing.assert_allclose(found.rewarded_updates, rewarded, rtol=1e-5)
+
+
+def test_a_return_that_is_enough_lowers_the_bonus_and_not_the_learning_rate(trainer, state, steps):
+    config = small(intrinsic_half_life=1, learning_rate_half_life=1)
+    trainer = trainer._replace(config=config)
+    learn_once = jax.jit(partial(learn, trainer))
+
+    def learned(**counts):
+        before = state._replace(
+            statistics=state.statistics._replace(
+                **{name: jnp.asarray(count) for name, count in counts.items()}
+            )
+        )
+        after, metrics = learn_once(before, steps, jax.random.key(3))
+        moves = jax.tree.map(lambda a, b: jnp.abs(a - b).max(), after.parameters, before.parameters)
+        return float(metrics["intrinsic_weight"]), max(map(float, jax.tree.leaves(moves)))
+
+    weight, move = learned()
+    assert weight == 1
+    weight_if_enough, move_if_enough = learned(rewarded_updates=1.0)
+    assert weight_if_enough == 0.5
+    np.testing.assert_allclose(move_if_enough, move, rtol=1e-3)
+    weight_if_successful, move_if_successful = learned(successful_updates=1.0)
+    assert weight_if_successful == 1
+    np.testing.assert_allclose(move_if_successful, move / 2, rtol=1e-3)
 
 
 def test_with_policy_every_2_the_policy_trains_in_every_second_update_only():

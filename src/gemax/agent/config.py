@@ -13,8 +13,8 @@ class AgentConfig:
     learning_rate: Positive = 1e-3
     """Learning rate of policy and value."""
     learning_rate_half_life: NonNegativeInt = 0
-    """Halve the learning rate after this many updates with the highest return so far. 0 keeps it constant.
-    Updates with a lower return count less, as for `intrinsic_half_life`. It never falls below a tenth."""
+    """Halve the learning rate after this many updates in which nine of ten recent episodes reach the highest return so
+    far. 0 keeps it constant. Updates with a lower return count less. It never falls below a tenth."""
     unroll_length: PositiveInt = 30
     """Steps per environment that the actor-critic trains on in each update (the paper's trace length)."""
     unroll_period: PositiveInt = 30
@@ -43,8 +43,8 @@ class AgentConfig:
     normalise_advantages: bool = False
     """Standardise the advantages of each gradient step to mean 0 and standard deviation 1."""
     return_scale: NonNegative = 0.0
-    """Scale extrinsic rewards so that the largest recent discounted return has this absolute value. 0 does not scale
-    them."""
+    """Scale extrinsic rewards so that the largest recent discounted return, or the largest loss of an episode, has this
+    absolute value. 0 does not scale them."""
 
     adam_beta1: Fraction = 0.0
     """β1 of Adam, for all networks."""

@@ -26,13 +26,14 @@ from gemax.training.state import (
     RunningStatistics,
     TrainState,
     Window,
+    count_progress,
     count_returns,
     count_visits,
     initial_statistics,
     keep_largest_return,
     largest_return,
     return_moments,
-    return_progress,
+    return_size,
 )
 from gemax.training.window import empty_window, extend, latest
 from gemax.types import EnvSpec, Metrics, Transition, Tree, ends
@@ -118,16 +119,14 @@ def extrinsic_reward(
 ) -> Float[Array, "time envs"] | float:
     """Returns the extrinsic reward that the agent learns from.
 
-    With `return_scale`, rewards are scaled by the largest recent return. The intrinsic scale and the entropy cost are
-    then comparable between environments. These returns are discounted, as those that the agent learns from. Otherwise
-    rewards of many steps would be too small beside the intrinsic reward. Returns below 1 count as 1.
+    With `return_scale`, rewards are scaled by the largest recent return, as `return_size` measures it. The intrinsic
+    scale and the entropy cost are then comparable between environments. Returns below 1 count as 1.
     """
     if config.env.reward_free:
         return 0.0
     if not config.agent.return_scale:
         return transitions.reward
-    assert transitions.discounted_return is not None
-    largest = jnp.maximum(largest_return(statistics), jnp.max(jnp.abs(transitions.discounted_return)))
+    largest = jnp.maximum(largest_return(statistics), return_size(transitions))
     return transitions.reward * (config.agent.return_scale / largest)
 
 
@@ -141,14 +140,14 @@ def intrinsic_weight(config: Config, update: Array, rewarded_updates: Array) -> 
     return weight * falling_weight(config, intrinsic.intrinsic_half_life, rewarded_updates)
 
 
-def falling_weight(config: Config, half_life: int, rewarded_updates: Array) -> Float[Array, ""] | float:
+def falling_weight(config: Config, half_life: int, updates: Array) -> Float[Array, ""] | float:
     """Returns a weight that falls as the return rises: 1, and 1/2 after `half_life` updates with a high return.
 
     It stays 1 if `half_life` is 0, and in reward-free runs.
     """
     if not half_life or config.env.reward_free:
         return 1.0
-    return 1.0 / (1.0 + rewarded_updates / half_life)
+    return 1.0 / (1.0 + updates / half_life)
 
 
 def agent_step(
@@ -218,13 +217,9 @@ def actor_critic_step(
 
     (total, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(state.parameters)
     updates, opt_state = trainer.optimiser.update(gradient, state.opt_state, state.parameters)
-    half_life, rewarded_updates = (
-        trainer.config.agent.learning_rate_half_life,
-        state.statistics.rewarded_updates,
-    )
-    weight = jnp.maximum(
-        falling_weight(trainer.config, half_life, rewarded_updates), MIN_LEARNING_RATE_WEIGHT
-    )
+    half_life = trainer.config.agent.learning_rate_half_life
+    weight = falling_weight(trainer.config, half_life, state.statistics.successful_updates)
+    weight = jnp.maximum(weight, MIN_LEARNING_RATE_WEIGHT)
     parameters = optax.apply_updates(state.parameters, jax.tree.map(lambda leaf: weight * leaf, updates))
     return parameters, opt_state, metrics | {"agent_loss": total}
 
@@ -301,10 +296,7 @@ def _updated_observation_moments(trainer: Trainer, moments: Moments, transitions
 def _updated_statistics(trainer: Trainer, state: TrainState, transitions: Transition) -> RunningStatistics:
     ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
     statistics = count_returns(state.statistics, transitions.episode_return, ended, transitions.terminated)
-    statistics = keep_largest_return(statistics, transitions.discounted_return, state.update)
-    # Squared, because a policy that is far from its best return still has to explore.
-    progress = return_progress(statistics) ** 2
-    statistics = statistics._replace(rewarded_updates=statistics.rewarded_updates + progress)
+    statistics = count_progress(keep_largest_return(statistics, transitions, state.update))
     if trainer.spec.num_cells is None:
         return statistics
     return count_visits(statistics, transitions.cell, trainer.config.run.visitation_decay)

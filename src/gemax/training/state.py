@@ -14,6 +14,8 @@ NUM_RECENT_UPDATES = 100
 """`largest_return` is that of this many of the last updates."""
 FAILING_SHARE = 0.1
 """`return_progress` ignores this share of the recent episodes, those with the lowest returns."""
+ENOUGH_SHARE = 0.25
+"""Episodes that get this far from the lowest to the highest return earn enough to learn from without a bonus."""
 
 
 class ActorState(NamedTuple):
@@ -58,9 +60,12 @@ class RunningStatistics(NamedTuple):
     highest_return: Float[Array, ""]
     """Lowest and highest return of all episodes. 0 before the first one ends."""
     largest_returns: Float[Array, " updates"]
-    """Ring buffer of the largest absolute discounted return of each update."""
+    """Ring buffer of the largest return of each update, as `return_size` measures it."""
     rewarded_updates: Float[Array, ""]
-    """Sum of `return_progress` squared over all updates: the number of updates with a high return."""
+    """Sum over all updates of the squared progress towards `ENOUGH_SHARE` of the best return. The weight of the
+    intrinsic reward falls with it."""
+    successful_updates: Float[Array, ""]
+    """The same for the best return itself. The learning rate falls with it."""
 
 
 class TrainState(NamedTuple):
@@ -117,37 +122,63 @@ def initial_statistics(num_cells: int) -> RunningStatistics:
         highest_return=jnp.zeros(()),
         largest_returns=jnp.zeros(NUM_RECENT_UPDATES),
         rewarded_updates=jnp.zeros(()),
+        successful_updates=jnp.zeros(()),
     )
 
 
+def return_size(transitions: Transition) -> Float[Array, ""]:
+    """Returns the largest discounted return so far of any episode, or the largest loss if that is larger.
+
+    What an episode earns is discounted, as the returns that the agent learns from. Otherwise rewards of many steps
+    would be too small beside the intrinsic reward. Losses are not discounted. Otherwise costs of many steps would keep
+    the agent from exploring.
+    """
+    return jnp.maximum(jnp.max(transitions.discounted_return), jnp.max(-transitions.episode_return))
+
+
 def keep_largest_return(
-    statistics: RunningStatistics, discounted_returns: Float[Array, "time envs"], update: Int[Array, ""]
+    statistics: RunningStatistics, transitions: Transition, update: Int[Array, ""]
 ) -> RunningStatistics:
-    """Keeps the largest absolute discounted return of an update in the ring buffer."""
-    largest = jnp.max(jnp.abs(discounted_returns))
-    kept = statistics.largest_returns.at[update % NUM_RECENT_UPDATES].set(largest)
+    """Keeps the size of the returns of an update in the ring buffer."""
+    kept = statistics.largest_returns.at[update % NUM_RECENT_UPDATES].set(return_size(transitions))
     return statistics._replace(largest_returns=kept)
 
 
 def largest_return(statistics: RunningStatistics) -> Float[Array, ""]:
-    """Returns the largest absolute discounted return of the last 100 updates, and at least 1."""
+    """Returns the largest `return_size` of the last 100 updates, and at least 1."""
     return jnp.maximum(jnp.max(statistics.largest_returns), 1.0)
 
 
-def return_progress(statistics: RunningStatistics) -> Float[Array, ""]:
+def count_progress(statistics: RunningStatistics) -> RunningStatistics:
+    """Counts an update as rewarded and as successful, each with the squared progress of the return.
+
+    Squared, because a policy that is far from its best return still has to explore.
+    """
+    return statistics._replace(
+        rewarded_updates=statistics.rewarded_updates + return_progress(statistics, ENOUGH_SHARE) ** 2,
+        successful_updates=statistics.successful_updates + return_progress(statistics) ** 2,
+    )
+
+
+def return_progress(statistics: RunningStatistics, enough: float = 1.0) -> Float[Array, ""]:
     """Returns where the return that nine of ten recent episodes reach lies between the lowest, 0, and the highest, 1.
 
     It stays at 0 as long as more than a tenth of the episodes fails, such as those of layouts that the policy has not
     solved. Episodes that are truncated without a positive return count half: a policy that only avoids costs may have
     found nothing yet. Differences between returns below 1, such as small costs of actions, count less.
+
+    Args:
+        statistics: The statistics.
+        enough: The share of the way to the highest return from which on the progress is 1.
     """
     count = jnp.minimum(statistics.num_returns, NUM_RECENT_RETURNS)
     lowest, highest = statistics.lowest_return, statistics.highest_return
-    counted = jnp.where(statistics.counts_fully, statistics.returns, (statistics.returns + lowest) / 2)
+    needed = enough * jnp.maximum(highest - lowest, 1.0)
+    progress = jnp.clip((statistics.returns - lowest) / needed, 0.0, 1.0)
+    counted = jnp.where(statistics.counts_fully, progress, progress / 2)
     recent = jnp.where(_is_among_last(statistics, count), counted, jnp.inf)
     reached = jnp.sort(recent)[(FAILING_SHARE * count).astype(int)]
-    progress = jnp.clip((reached - lowest) / jnp.maximum(highest - lowest, 1.0), 0.0, 1.0)
-    return jnp.where(count > 0, progress, 0.0)
+    return jnp.where(count > 0, reached, 0.0)
 
 
 def return_moments(
