@@ -229,7 +229,7 @@ class Transition(NamedTuple):
     episode_return: Any = None
     """Return of the episode up to and including this step."""
     discounted_return: Any = None
-    """The same, in which each reward has been discounted since it was received."""
+    """Discounted sum of the rewards of the episode so far, `discount * previous + reward`."""
     is_partial: Any = None
     """Whether this is an incomplete first episode, whose return does not count."""
 

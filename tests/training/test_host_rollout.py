@@ -15,7 +15,7 @@ from gemax.training.host_rollout import HostActor, first_episode_limits, reset_s
 from gemax.training.learn import extrinsic_reward
 from gemax.training.loop import initial_states, train
 from gemax.training.presets import configure
-from gemax.training.state import keep_largest_return
+from gemax.training.state import keep_return_size
 from gemax.types import Transition
 
 TINY = {
@@ -161,7 +161,7 @@ def test_rewards_are_scaled_by_the_largest_recent_return(kept, now, expected):
             discounted_return=returns, episode_return=returns,
         )  # fmt: skip
 
-    statistics = keep_largest_return(initial_states(trainer).statistics, with_returns(kept), jnp.asarray(3))
+    statistics = keep_return_size(initial_states(trainer).statistics, with_returns(kept), jnp.asarray(3))
     steps = with_returns(now)
     assert extrinsic_reward(trainer.config, statistics, steps) == pytest.approx(expected)
     unscaled = trainer.config.replace(return_scale=0.0)

@@ -28,8 +28,8 @@ from gemax.training.rollout import collect, reset_actor
 from gemax.training.state import (
     count_returns,
     initial_statistics,
-    keep_largest_return,
-    largest_return,
+    keep_return_size,
+    largest_return_size,
     return_moments,
     return_progress,
     return_size,
@@ -249,7 +249,9 @@ def test_progress_towards_a_share_of_the_highest_return_is_1_from_there_on():
     assert progress_of(0.0, 500.0, *[50.0] * 100, enough=0.25) == pytest.approx(0.4)
     assert progress_of(0.0, 500.0, *[125.0] * 100, enough=0.25) == 1
     assert progress_of(0.0, 500.0, *[400.0] * 100, enough=0.25) == 1
-    # As many episodes have to succeed as before, and avoided costs count half as before.
+    # Less than 1 is never enough.
+    assert progress_of(0.0, *[0.5] * 100, enough=0.25) == 0.5
+    # As many episodes have to succeed, and avoided costs count half.
     assert progress_of(*[0.0] * 11, *[1.0] * 89, enough=0.25) == 0
     assert progress_of(-40.0, *[0.0] * 100, terminated=False, enough=0.25) == 0.5
 
@@ -265,13 +267,13 @@ def test_size_of_returns_is_the_largest_discounted_gain_or_the_largest_loss_of_a
     assert size(60.0, 10.0) == 60
 
 
-def test_largest_return_is_that_of_the_last_100_updates(steps):
+def test_largest_return_size_is_that_of_the_last_100_updates(steps):
     statistics = initial_statistics(0)
     found = []
     for update, size in enumerate([-30.0, 4.0, *[0.1] * 101]):
         now = steps._replace(**dict.fromkeys(RETURNS, jnp.full(steps.reward.shape, size)))
-        statistics = keep_largest_return(statistics, now, jnp.asarray(update))
-        found.append(float(largest_return(statistics)))
+        statistics = keep_return_size(statistics, now, jnp.asarray(update))
+        found.append(float(largest_return_size(statistics)))
     assert found[:100] == [30.0] * 100
     assert found[100:] == [4.0, 1.0, 1.0]
 
@@ -280,7 +282,7 @@ def test_updates_count_with_the_squared_progress_of_the_return(trainer, state, s
     ended = jnp.zeros(steps.reward.shape, bool).at[:, 0].set(True)
     steps = steps._replace(terminated=ended, is_partial=~ended)
     # Half of the way to the highest return, and a tenth of it.
-    for highest, successful, rewarded in ((1.0, 0.25, 1.0), (5.0, 0.01, 0.16)):
+    for highest, successful, rewarded in ((1.0, 0.25, 0.25), (5.0, 0.01, 0.16)):
         statistics = state.statistics._replace(
             num_returns=jnp.asarray(1), lowest_return=jnp.zeros(()), highest_return=jnp.asarray(highest)
         )

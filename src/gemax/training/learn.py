@@ -30,8 +30,8 @@ from gemax.training.state import (
     count_returns,
     count_visits,
     initial_statistics,
-    keep_largest_return,
-    largest_return,
+    keep_return_size,
+    largest_return_size,
     return_moments,
     return_size,
 )
@@ -126,7 +126,7 @@ def extrinsic_reward(
         return 0.0
     if not config.agent.return_scale:
         return transitions.reward
-    largest = jnp.maximum(largest_return(statistics), return_size(transitions))
+    largest = jnp.maximum(largest_return_size(statistics), return_size(transitions))
     return transitions.reward * (config.agent.return_scale / largest)
 
 
@@ -140,14 +140,14 @@ def intrinsic_weight(config: Config, update: Array, rewarded_updates: Array) -> 
     return weight * falling_weight(config, intrinsic.intrinsic_half_life, rewarded_updates)
 
 
-def falling_weight(config: Config, half_life: int, updates: Array) -> Float[Array, ""] | float:
-    """Returns a weight that falls as the return rises: 1, and 1/2 after `half_life` updates with a high return.
+def falling_weight(config: Config, half_life: int, counted_updates: Array) -> Float[Array, ""] | float:
+    """Returns a weight that is 1/2 after `half_life` counted updates: those with a return that is high enough.
 
     It stays 1 if `half_life` is 0, and in reward-free runs.
     """
     if not half_life or config.env.reward_free:
         return 1.0
-    return 1.0 / (1.0 + updates / half_life)
+    return 1.0 / (1.0 + counted_updates / half_life)
 
 
 def agent_step(
@@ -296,7 +296,7 @@ def _updated_observation_moments(trainer: Trainer, moments: Moments, transitions
 def _updated_statistics(trainer: Trainer, state: TrainState, transitions: Transition) -> RunningStatistics:
     ended = ends(transitions) & transitions.is_valid & ~transitions.is_partial
     statistics = count_returns(state.statistics, transitions.episode_return, ended, transitions.terminated)
-    statistics = count_progress(keep_largest_return(statistics, transitions, state.update))
+    statistics = count_progress(keep_return_size(statistics, transitions, state.update))
     if trainer.spec.num_cells is None:
         return statistics
     return count_visits(statistics, transitions.cell, trainer.config.run.visitation_decay)

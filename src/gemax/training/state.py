@@ -11,7 +11,7 @@ from gemax.training.config import NUM_RECENT_RETURNS, NUM_RETURNS
 from gemax.types import Transition, Tree
 
 NUM_RECENT_UPDATES = 100
-"""`largest_return` is that of this many of the last updates."""
+"""`largest_return_size` is the maximum over this many of the last updates."""
 FAILING_SHARE = 0.1
 """`return_progress` ignores this share of the recent episodes, those with the lowest returns."""
 ENOUGH_SHARE = 0.25
@@ -32,7 +32,7 @@ class ActorState(NamedTuple):
     episode_return: Float[Array, " envs"]
     """Return of the current episode so far."""
     discounted_return: Float[Array, " envs"]
-    """The same, in which each reward has been discounted since it was received."""
+    """Discounted sum of the rewards of the episode so far, `discount * previous + reward`."""
     is_partial: Bool[Array, " envs"]
     """Whether this is an incomplete first episode: it started after time 0, or will be truncated before the horizon."""
 
@@ -59,8 +59,8 @@ class RunningStatistics(NamedTuple):
     lowest_return: Float[Array, ""]
     highest_return: Float[Array, ""]
     """Lowest and highest return of all episodes. 0 before the first one ends."""
-    largest_returns: Float[Array, " updates"]
-    """Ring buffer of the largest return of each update, as `return_size` measures it."""
+    return_sizes: Float[Array, " updates"]
+    """Ring buffer of the `return_size` of each update."""
     rewarded_updates: Float[Array, ""]
     """Sum over all updates of the squared progress towards `ENOUGH_SHARE` of the best return. The weight of the
     intrinsic reward falls with it."""
@@ -120,33 +120,33 @@ def initial_statistics(num_cells: int) -> RunningStatistics:
         num_returns=jnp.zeros((), int),
         lowest_return=jnp.zeros(()),
         highest_return=jnp.zeros(()),
-        largest_returns=jnp.zeros(NUM_RECENT_UPDATES),
+        return_sizes=jnp.zeros(NUM_RECENT_UPDATES),
         rewarded_updates=jnp.zeros(()),
         successful_updates=jnp.zeros(()),
     )
 
 
 def return_size(transitions: Transition) -> Float[Array, ""]:
-    """Returns the largest discounted return so far of any episode, or the largest loss if that is larger.
+    """Returns the size of returns that rewards are scaled by.
 
-    What an episode earns is discounted, as the returns that the agent learns from. Otherwise rewards of many steps
-    would be too small beside the intrinsic reward. Losses are not discounted. Otherwise costs of many steps would keep
-    the agent from exploring.
+    It is the largest discounted sum of past rewards, or the lowest undiscounted return within an episode with its sign
+    reversed, if that is larger. With undiscounted gains, rewards of many steps would be too small beside the intrinsic
+    reward. With discounted losses, costs of many steps would be so large that the agent stops exploring.
     """
     return jnp.maximum(jnp.max(transitions.discounted_return), jnp.max(-transitions.episode_return))
 
 
-def keep_largest_return(
+def keep_return_size(
     statistics: RunningStatistics, transitions: Transition, update: Int[Array, ""]
 ) -> RunningStatistics:
-    """Keeps the size of the returns of an update in the ring buffer."""
-    kept = statistics.largest_returns.at[update % NUM_RECENT_UPDATES].set(return_size(transitions))
-    return statistics._replace(largest_returns=kept)
+    """Keeps the `return_size` of an update in the ring buffer."""
+    sizes = statistics.return_sizes.at[update % NUM_RECENT_UPDATES].set(return_size(transitions))
+    return statistics._replace(return_sizes=sizes)
 
 
-def largest_return(statistics: RunningStatistics) -> Float[Array, ""]:
+def largest_return_size(statistics: RunningStatistics) -> Float[Array, ""]:
     """Returns the largest `return_size` of the last 100 updates, and at least 1."""
-    return jnp.maximum(jnp.max(statistics.largest_returns), 1.0)
+    return jnp.maximum(jnp.max(statistics.return_sizes), 1.0)
 
 
 def count_progress(statistics: RunningStatistics) -> RunningStatistics:
@@ -161,19 +161,16 @@ def count_progress(statistics: RunningStatistics) -> RunningStatistics:
 
 
 def return_progress(statistics: RunningStatistics, enough: float = 1.0) -> Float[Array, ""]:
-    """Returns where the return that nine of ten recent episodes reach lies between the lowest, 0, and the highest, 1.
+    """Returns how far nine of ten recent episodes get towards a share `enough` of the way from the lowest return, where
+    it is 0, to the highest.
 
     It stays at 0 as long as more than a tenth of the episodes fails, such as those of layouts that the policy has not
     solved. Episodes that are truncated without a positive return count half: a policy that only avoids costs may have
-    found nothing yet. Differences between returns below 1, such as small costs of actions, count less.
-
-    Args:
-        statistics: The statistics.
-        enough: The share of the way to the highest return from which on the progress is 1.
+    found nothing yet. Less than a return of 1 is never enough, so that small costs of actions hardly count.
     """
     count = jnp.minimum(statistics.num_returns, NUM_RECENT_RETURNS)
     lowest, highest = statistics.lowest_return, statistics.highest_return
-    needed = enough * jnp.maximum(highest - lowest, 1.0)
+    needed = jnp.maximum(enough * (highest - lowest), 1.0)
     progress = jnp.clip((statistics.returns - lowest) / needed, 0.0, 1.0)
     counted = jnp.where(statistics.counts_fully, progress, progress / 2)
     recent = jnp.where(_is_among_last(statistics, count), counted, jnp.inf)
@@ -184,7 +181,9 @@ def return_progress(statistics: RunningStatistics, enough: float = 1.0) -> Float
 def return_moments(
     statistics: RunningStatistics, num_episodes: int
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Returns mean and standard deviation of the last returns, at most 1,000. Both are 0 before an episode ends."""
+    """Returns mean and standard deviation of the last `num_episodes` returns, of which 1,000 are kept. Both are 0
+    before an episode ends.
+    """
     count = jnp.minimum(statistics.num_returns, num_episodes)
     is_counted = _is_among_last(statistics, count)
     count = jnp.maximum(count, 1)
