@@ -43,8 +43,8 @@ class AgentConfig:
     normalise_advantages: bool = False
     """Standardise the advantages of each gradient step to mean 0 and standard deviation 1."""
     return_scale: NonNegative = 0.0
-    """Scale extrinsic rewards so that the largest recent discounted return, or the largest loss of an episode, has this
-    absolute value. 0 does not scale them."""
+    """Scale extrinsic rewards so that the largest recent discounted return, or the largest loss within an episode, has
+    this absolute value. 0 does not scale them."""
 
     adam_beta1: Fraction = 0.0
     """β1 of Adam, for all networks."""

@@ -173,7 +173,6 @@ CUSTOM_JAX = CUSTOM_MAP._replace(
     laptop={
         name: GYMNASIUM.laptop[name]
         for name in ("discount", "intrinsic_shift", "intrinsic_half_life", "return_scale")
-        if name in GYMNASIUM.laptop
     },
     paper=GYMNASIUM.paper,
     is_gridworld=False,

@@ -28,9 +28,9 @@ class IntrinsicConfig:
     anneal_updates: NonNegativeInt = 0
     """Anneal the intrinsic reward linearly to zero over this many updates. 0 disables annealing."""
     intrinsic_half_life: NonNegativeInt = 0
-    """Halve the weight of the intrinsic reward after this many updates with enough return. 0 keeps it constant.
-    Enough is a quarter of the way from the lowest to the highest return, reached by nine of ten recent episodes. An
-    update with less counts with the square of its share of that. The weight never reaches zero."""
+    """Halve the weight of the intrinsic reward after this many updates in which nine of ten recent episodes are at
+    least a quarter of the way from the lowest to the highest return. 0 keeps it constant. An update below that counts
+    with the square of its share. The weight never reaches zero."""
     hide_time: bool = True
     """Remove the time from observation vectors that contain it. Otherwise every step looks like a new state."""
     embedding_size: PositiveInt = 32

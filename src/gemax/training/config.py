@@ -40,7 +40,8 @@ class RunConfig:
     updates: PositiveInt = 500
     """Number of updates."""
     stop_at_return: float | None = None
-    """Stop earlier, once the mean return of the last 100 episodes is at least this. Of several seeds, that of each."""
+    """Stop earlier, once the mean return of the last 100 episodes is at least this. With several seeds, every seed must
+    reach it."""
     updates_per_call: PositiveInt = 10
     """Updates per call of the compiled training function. Metrics, checkpoints and Ctrl-C are handled between calls."""
     checkpoint_every: PositiveInt = 100

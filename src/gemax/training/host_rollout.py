@@ -1,7 +1,7 @@
 """The collector of host environments: Python steps them while the compiled learner runs in a thread.
 
-The policy of each rollout lags one update behind, because the next update is still being computed. The lag is constant,
-so a seed determines a run. V-trace corrects for it.
+With V-trace, which corrects for it, the policy of each rollout lags one update behind, because the next update is still
+being computed. The lag is constant, so a seed determines a run.
 """
 
 import contextlib
@@ -192,7 +192,7 @@ class HostCollector(NamedTuple):
             learner = jit_learner(partial(learn_from, trainer))
             counts_dropped = config.env.on_env_fault == "restart"
 
-            def counted(history: History) -> History:
+            def with_dropped_episodes(history: History) -> History:
                 dropped = {"dropped_episodes": np.full((1, 1), float(actor.num_dropped))}
                 return history | dropped if counts_dropped else history
 
@@ -205,14 +205,14 @@ class HostCollector(NamedTuple):
                     state, history = pending.result()
                 pending = thread.submit(_learn_and_wait, learner, state, actor.state, transitions)
                 if history is not None:
-                    yield state, counted(history)
+                    yield state, with_dropped_episodes(history)
                 if not has_lag:
                     state, history = pending.result()
                     pending = None
-                    yield state, counted(history)
+                    yield state, with_dropped_episodes(history)
             if pending is not None:
                 state, history = pending.result()
-                yield state, counted(history)
+                yield state, with_dropped_episodes(history)
 
     def evaluate(self, trainer: Trainer, state: TrainState, options: EpisodeOptions) -> Evaluation:
         """Runs new episodes of the frozen policy to their end and returns their statistics.
@@ -251,7 +251,7 @@ class HostCollector(NamedTuple):
         num_episodes, seed = options.num_episodes, options.seed
         limit, generator = self.max_episode_steps(options.max_episode_steps), np.random.default_rng(seed)
         num_envs = min(trainer.config.env.num_envs, num_episodes)
-        seeds = iter(lambda: int(generator.integers(2**31)), None)
+        seeds = (int(generator.integers(2**31)) for _ in itertools.count())
         recorders: list[Recorder] = []
 
         def record(env):

@@ -89,5 +89,5 @@ def check_used(env_id: str, settings: Iterable[str]) -> None:
 def updates_for(config: Config, frames: int) -> int:
     """Returns the number of updates that collect at least this many frames, as whole compiled calls."""
     check_count("frames", frames)
-    per_call = config.run.updates_per_call if find_env(config.env.env_id).is_compiled else 1
+    per_call = config.run.updates_per_call if config.is_compiled else 1
     return -(-frames // (config.frames_per_update * per_call)) * per_call
