@@ -149,7 +149,8 @@ def test_searches_and_the_paper_preset_are_not_part_of_all():
     assert set(ALL) == set(EXPERIMENTS) - others
     for name in others - {"tuning", "tuning-shared"}:
         for config, *_ in seed_configs(EXPERIMENTS[name], "laptop").values():
-            assert (config.run.preset, config.run.updates, config.env.num_envs) == ("paper", 3000, 256)
+            assert (config.run.preset, config.env.num_envs) == ("paper", 256)
+            assert config.run.updates <= 3000
 
 
 def test_a_tree_with_uncommitted_changes_is_refused_unless_allowed(tmp_path, monkeypatch):

@@ -380,7 +380,7 @@ def test_the_control_gives_every_method_the_mean_reward_of_gem():
     assert [config.intrinsic.method for config in others] == ["rnd", "ngu", "ngu-rnd", "none"]
     for config in others:
         assert config.intrinsic.centre_reward
-        assert config.intrinsic.intrinsic_shift == gem.intrinsic.intrinsic_shift == 0.7
+        assert config.intrinsic.intrinsic_shift == gem.intrinsic.intrinsic_shift > 0
     good, bad = fake_seeds(solved_at=20), fake_seeds(solved_at=80)
     for rows, verdict in (([good, bad], "holds"), ([bad, good], "does not hold")):
         runs = dict(zip(controls.EXPERIMENT.sweep, [rows[0]] + 4 * [rows[1]], strict=True))
@@ -405,14 +405,26 @@ def test_claims_against_gem_hold_or_fail_and_belong_to_their_experiment(name):
         assert name == "paper-noise" or set(comparisons.values()) == {verdict}
 
 
+def test_without_ar_the_paper_is_right_if_no_run_learns_under_noise():
+    runs = {fig5.WITH_AR: fake_seeds(solved_at=20)}
+    for solved_at, verdict in ((None, "holds"), (20, "does not hold")):
+        decided = paper_preset.analyse_noise(runs | {fig5.WITHOUT_AR: fake_seeds(solved_at=solved_at)}).claims
+        assert verdicts(decided) == {
+            "paper-noise-with-ar": "holds", "paper-noise-without-ar": verdict
+        }  # fmt: skip
+
+
 @pytest.mark.parametrize("env_id", tuning.ENV_IDS)
 def test_every_method_has_the_same_number_of_trials(env_id):
     for method in tuning.TITLES:
         found = tuning.trials(env_id, method)
         assert len({tuple(trial.values()) for trial in found}) == tuning.NUM_TRIALS
-    both = [trial.values() for trial in tuning.trials(env_id, "gem")]
-    scales, shifts = (len(set(values)) for values in zip(*both, strict=True))
-    assert (scales, shifts) == (5, 3)
+    (first_scale, first_shift), *others = (trial.values() for trial in tuning.trials(env_id, "gem"))
+    for scale, shift in others[:4]:
+        # The whole reward is scaled.
+        assert shift / first_shift == pytest.approx(scale / first_scale, rel=0.02)
+    assert {scale for scale, _ in others[4:]} == {first_scale}
+    assert len({shift for _, shift in others[4:]} - {first_shift}) == 2
 
 
 def test_the_search_shows_the_best_trial_of_every_method():
@@ -437,6 +449,19 @@ def test_shared_settings_are_scored_by_all_methods_equally():
     assert f"**{rates[2]:g}**" in result.table
     assert result.choices["two-rooms"]["learning_rate"] == rates[2]
     assert set(tuning_shared.scores(runs, "two-rooms", "adjacency_scale")) == {0.1, 1.0, 10.0}
+
+
+def test_another_value_is_chosen_only_if_it_is_clearly_better():
+    assert tuning_shared.choose({1e-3: 0.80, 3e-4: 0.84, 3e-3: 0.5}) == 1e-3
+    assert tuning_shared.choose({1e-3: 0.80, 3e-4: 0.86, 3e-3: 0.5}) == 3e-4
+
+
+def test_a_scale_at_the_edge_of_those_tried_is_marked():
+    runs = {label: fake_seeds(solved_at=50) for label in tuning.EXPERIMENT.sweep}
+    assert "(at the edge)" not in tuning.analyse(runs).table
+    largest = max(trial["intrinsic_scale"] for trial in tuning.trials("two-rooms", "ngu"))
+    runs[f"two-rooms ngu scale {largest:g}"] = fake_seeds(solved_at=10)
+    assert tuning.analyse(runs).table.count("(at the edge)") == 1
 
 
 def test_a_method_that_learns_with_no_value_has_no_vote():
@@ -466,7 +491,7 @@ def test_a_chosen_number_of_environments_comes_with_updates_for_the_same_frames(
         runs[f"two-rooms {method} num_envs 32"] = fake_seeds(solved_at=10)
     choices = tuning_shared.analyse(runs).choices
     assert (choices["two-rooms"]["num_envs"], choices["two-rooms"]["figure_updates"]) == (32, 1000)
-    assert choices["sixteen-leaves"]["figure_updates"] == registry.ENVS["sixteen-leaves"].figure_updates
+    assert choices["sixteen-leaves"]["figure_updates"] == 1800
     assert tuning_shared.updates_for("two-rooms", 32) == 1000
 
 

@@ -51,7 +51,7 @@ def analyse_q(runs: Runs) -> FigureResult:
         {label: correlations[label] for label in ("q = 4", "q = 1")},
         **{"q = 2": correlations["q = 2"].tolist()},
     )
-    return FigureResult(figure, [works, geometry])
+    return FigureResult(figure, [works, geometry], measures.solving_table({"2-Rooms": runs}))
 
 
 def analyse_normalisation(runs: Runs) -> FigureResult:
@@ -69,7 +69,7 @@ def analyse_normalisation(runs: Runs) -> FigureResult:
             for label, groups in panels.items()
         },
     )
-    return FigureResult(plots.return_curves(panels), [claim])
+    return FigureResult(plots.return_curves(panels), [claim], measures.solving_table(panels))
 
 
 def analyse_returns(runs: Runs) -> FigureResult:

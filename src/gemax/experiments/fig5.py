@@ -24,7 +24,7 @@ SWEEP = {
 def analyse(runs: Runs) -> FigureResult:
     """Plots return against updates, with and without AR."""
     panels = {f"GEM {label}": {noise: runs[f"{label}, {noise}"] for noise in ENV_IDS} for label in SETTINGS}
-    return FigureResult(return_curves(panels, COLOURS), decide_claims(runs))
+    return FigureResult(return_curves(panels, COLOURS), decide_claims(runs), measures.solving_table(panels))
 
 
 def decide_claims(runs: Runs) -> list[claims.Claim]:

@@ -1,9 +1,10 @@
 """The search for the scale and the shift of the intrinsic reward, with the same number of trials for every method.
 
 Every method has `NUM_TRIALS` trials per environment around the values of `tab:envhyper`, on seeds that no figure uses.
-A method without a shift tries seven scales. GEM tries five scales and two more shifts, each with the other at the
-paper's value. The trial with the largest mean area under the curve of the return is the method's choice. The choices
-become the `laptop` presets of the paper's environments. The search does not affect Gymnasium environments.
+A method without a shift tries seven scales. GEM tries five scales, which multiply the whole reward with its mean, as
+those of the other methods do, and two more shifts at the paper's scale. The trial with the largest mean area under the
+curve of the return is the method's choice. The choices become the `laptop` presets of the paper's environments. The
+search does not affect Gymnasium environments.
 
 `tuning_shared` has the settings that all methods share. It comes first, and this search uses what it chose.
 """
@@ -28,7 +29,7 @@ CENTRES = {"rnd": 50.0}
 """The multiple of the paper's scale that a method's scales lie around, if not 1. RND's return has a standard deviation
 of 24 to 84 times that of its error, so that scales around the paper's value would all be too small for this agent."""
 SCALES_WITH_SHIFT, SHIFTS = (1.0, 0.3, 3.0, 0.1, 10.0), (0.3, 3.0)
-"""Multiples of the scale and of the shift, for GEM."""
+"""Multiples of scale and shift together, and of the shift alone, for GEM."""
 NUM_TRIALS = len(SCALES)
 
 
@@ -52,7 +53,9 @@ def trials(env_id: str, method: str) -> list[dict[str, Any]]:
         centre = row.paper_scales[method] * CENTRES.get(method, 1.0)
         return [{"intrinsic_scale": _rounded(centre * multiple)} for multiple in SCALES]
     scale, shift = row.paper["intrinsic_scale"], row.paper["intrinsic_shift"]
-    multiples = [(of_scale, 1.0) for of_scale in SCALES_WITH_SHIFT] + [(1.0, of_shift) for of_shift in SHIFTS]
+    multiples = [(of_both, of_both) for of_both in SCALES_WITH_SHIFT] + [
+        (1.0, of_shift) for of_shift in SHIFTS
+    ]
     return [
         {"intrinsic_scale": _rounded(scale * of_scale), "intrinsic_shift": _rounded(shift * of_shift)}
         for of_scale, of_shift in multiples
@@ -73,10 +76,16 @@ def _describe(settings: dict[str, Any]) -> str:
     return ", ".join(f"{names[name]} {value:g}" for name, value in settings.items())
 
 
+def _is_at_edge(settings: list[dict[str, Any]], chosen: dict[str, Any]) -> bool:
+    """Returns whether the chosen scale is the smallest or the largest one, so that a better one may lie beyond it."""
+    scales = [trial["intrinsic_scale"] for trial in settings]
+    return chosen["intrinsic_scale"] in (min(scales), max(scales))
+
+
 def analyse(runs: Runs) -> FigureResult:
     """Makes the table of all trials, best first, with the choice of each method.
 
-    A method that learns in no trial has the first one, the centre.
+    A method that learns in no trial has the first one, the centre. Scales at the edge of those tried are marked.
     """
     rows: list[list[str]] = []
     choices: dict[str, dict[str, Any]] = {env_id: {} for env_id in ENV_IDS}
@@ -91,7 +100,9 @@ def analyse(runs: Runs) -> FigureResult:
             described = [
                 f"{_describe(trial)}: {area:.3g}" for trial, area in zip(settings, areas, strict=True)
             ]
-            chosen = f"**{described[best]}**" + ("" if is_learned else " (no trial learned)")
+            remark = "" if is_learned else " (no trial learned)"
+            remark += " (at the edge)" if is_learned and _is_at_edge(settings, settings[best]) else ""
+            chosen = f"**{described[best]}**{remark}"
             rest = "; ".join(described[index] for index in others)
             rows.append([ENVS[env_id].title, method, chosen, rest])
     head = ["environment", "method", "best trial: area under the curve", "other trials"]
