@@ -145,6 +145,7 @@ def test_names_from_elsewhere_are_answered_with_ours(name, hint, capsys):
     [
         ("two-rooms", {"horizon": 7}),
         ("two-rooms", {"vectorization_mode": "async"}),
+        ("two-rooms", {"on_env_fault": "restart"}),
         ("mountain-car", {"observation": "cells"}),
         ("gym:CartPole-v1", {"observation": "cells"}),
     ],

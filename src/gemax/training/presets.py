@@ -76,6 +76,7 @@ def check_used(env_id: str, settings: Iterable[str]) -> None:
     row = find_env(env_id)
     if row.is_compiled:
         unused = {"vectorization_mode", "num_workers", "env_timeout"}
+        unused |= {"on_env_fault", "max_env_restarts", "env_restart_steps"}
         # A custom map has a horizon. All other JAX environments come with their own.
         unused |= set() if row is CUSTOM_MAP else {"horizon"}
     else:
